@@ -6,11 +6,14 @@ Rerun the benchmarks of stale records before a release. The exit status is 1 if 
 """
 
 import argparse
+import ast
 import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from efdm.text import first_few
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -78,15 +81,34 @@ def read_record(name: str) -> Any:
 
 
 def changes_since(commit: str, paths: tuple[str, ...]) -> str:
-    """Return git's summary of the changes of ``paths`` since a commit, or "" if there are none.
+    """Return the files of ``paths`` whose code has changed since a commit, as text, or "" if there are none.
 
-    Changes are unknown in a shallow clone or an archive, which has no history.
+    Changes of comments and docstrings do not count. Changes are unknown in a shallow clone or an archive, which has no
+    history.
     """
     if not paths:
         return ""
-    command = ["git", "diff", "--shortstat", commit, "HEAD", "--", *paths]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    return "unknown without the git history" if done.returncode else done.stdout.strip()
+    done = _git("diff", "--name-only", commit, "HEAD", "--", *paths)
+    if done.returncode:
+        return "unknown without the git history"
+    changed = [Path(file).name for file in done.stdout.split() if _code(commit, file) != _code("HEAD", file)]
+    return f"changed: {first_few(changed)}" if changed else ""
+
+
+def _git(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def _code(commit: str, file: str) -> str:
+    """Return a file at a commit; the code of a Python file, without comments and docstrings."""
+    text = _git("show", f"{commit}:{file}").stdout
+    if not file.endswith(".py"):
+        return text
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)
 
 
 def main() -> int:

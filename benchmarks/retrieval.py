@@ -17,7 +17,7 @@ from records import make_parser, write_record
 from torch import Tensor
 
 from efdm.models import allow_torchvision
-from efdm.reid.evaluate import rank_again
+from efdm.reid.evaluate import rank_k_reciprocal
 from efdm.reid.retrieval import Features, Ranking, pairwise, rank
 from efdm.training.device import default_device
 
@@ -119,7 +119,7 @@ def main() -> None:
     query, gallery = synthetic_features(options.queries, options.pictures, options.dimensions, options.device)
     theirs = torchreid_evaluators()
     few = query.select(torch.arange(min(10, len(query))))
-    cases: dict[str, tuple[Evaluator, Features]] = {"efdm": (rank, query), "efdm_k_reciprocal": (rank_again, query)}
+    cases: dict[str, tuple[Evaluator, Features]] = {"efdm": (rank, query), "efdm_k_reciprocal": (rank_k_reciprocal, query)}
     cases |= {name: (evaluate, query) for name, evaluate in theirs.items()} or {"definition": (definition, few)}
     rows = {}
     for name, (evaluate, queries) in cases.items():

@@ -5,13 +5,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import baselines
 import dg
 import projection
 import pytest
+import records
 import retrieval
 import table3
 import torch
@@ -139,6 +140,18 @@ def test_the_commit_of_a_record_is_in_the_history(name: str) -> None:
 
 def test_changes_since_a_commit_outside_the_history_are_unknown() -> None:
     assert "history" in changes_since("0" * 12, CORE)
+
+
+def test_changes_of_comments_and_docstrings_are_no_changes_of_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {
+        "before": '"""Old."""\ndef f(x):\n    """Old."""\n    return x  # old\n',
+        "comment": '"""New."""\ndef f(x):\n    return x  # new\n',
+        "code": '"""Old."""\ndef f(x):\n    return 2 * x\n',
+    }
+    monkeypatch.setattr(records, "_git", lambda _, place: SimpleNamespace(stdout=versions[place.partition(":")[0]]))
+    before, comment, code = (records._code(commit, "a.py") for commit in versions)
+    assert before == comment
+    assert before != code
 
 
 def test_the_gpu_tests_passed() -> None:

@@ -57,7 +57,7 @@ class DivergedError(_WithFields, FloatingPointError):
 
 
 class OutOfMemoryError(_WithFields, MemoryError):
-    """The picture ``file`` needs more memory than is free. The cause names the device."""
+    """The picture ``file`` needs more memory than is free. ``__cause__`` is the original error, which names the device."""
 
     def __init__(self, file: str) -> None:
         super().__init__(f"not enough memory for {file}")

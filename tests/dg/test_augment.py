@@ -8,7 +8,7 @@ from torch import Tensor
 from torchvision.transforms import functional
 
 from efdm.dg import augment
-from efdm.dg.augment import AUGMENTATIONS, augmented
+from efdm.dg.augment import AUGMENTATIONS, augment_batch
 from efdm.recognition.pixels import prepared, resampled
 
 
@@ -21,7 +21,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 @pytest.mark.parametrize(("side", "size"), [(37, 32), (32, 32), (30, 47)])
 def test_shape_type_and_layout(name: str, side: int, size: int, device: torch.device) -> None:
-    out = augmented(noise(5, side).to(device), name, size)
+    out = augment_batch(noise(5, side).to(device), name, size)
     assert out.shape == (5, 3, size, size)
     assert out.dtype == torch.float32
     assert out.device.type == device.type
@@ -34,7 +34,7 @@ def test_shape_type_and_layout(name: str, side: int, size: int, device: torch.de
 def test_same_seed_same_result_and_input_unchanged(name: str) -> None:
     images = noise(6, 40)
     before = images.clone()
-    first, again, other = (augmented(images, name, 32, seeded(seed)) for seed in (3, 3, 4))
+    first, again, other = (augment_batch(images, name, 32, seeded(seed)) for seed in (3, 3, 4))
     assert torch.equal(first, again)
     assert torch.equal(first, other) == (name == "none")
     assert torch.equal(images, before)
@@ -43,7 +43,7 @@ def test_same_seed_same_result_and_input_unchanged(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in AUGMENTATIONS if n != "none"])
 def test_pictures_are_augmented_independently(name: str) -> None:
     images = noise(1, 40).expand(64, -1, -1, -1)
-    different = {tuple(row) for row in augmented(images, name, 40, seeded(0)).flatten(1)[:, :50].tolist()}
+    different = {tuple(row) for row in augment_batch(images, name, 40, seeded(0)).flatten(1)[:, :50].tolist()}
     assert len(different) > 15
 
 
@@ -51,7 +51,7 @@ def test_pictures_are_augmented_independently(name: str) -> None:
 def test_pictures_do_not_depend_on_each_other(name: str) -> None:
     images, others = noise(4, 36), noise(4, 36, seed=1)
     mixed = torch.cat([images[:2], others[2:]])
-    alone, among = (augmented(x, name, 32, seeded(5)) for x in (images, mixed))
+    alone, among = (augment_batch(x, name, 32, seeded(5)) for x in (images, mixed))
     assert torch.equal(alone[:2], among[:2])
 
 
@@ -59,20 +59,20 @@ def test_pictures_do_not_depend_on_each_other(name: str) -> None:
 def test_no_padding_is_visible(name: str) -> None:
     """A picture of one colour stays one colour."""
     images = noise(16, 1).expand(-1, -1, 45, 45)
-    out = augmented(images, name, 40, seeded(1))
+    out = augment_batch(images, name, 40, seeded(1))
     assert (out.amax((2, 3)) - out.amin((2, 3))).max() < 1e-5
 
 
 def test_pictures_must_be_square_uint8() -> None:
     for images in (torch.zeros(1, 3, 8, 8), noise(1, 8, 9)):
         with pytest.raises(ValueError, match=rf"uint8 .*got {images.dtype} {re.escape(str(tuple(images.shape)))}"):
-            augmented(images, "paper", 8)
+            augment_batch(images, "paper", 8)
 
 
 def test_equal_sizes_need_no_interpolation(drawn: list[Tensor]) -> None:
     """Resampling the whole picture at its own size is exact."""
     images = noise(64, 45)
-    out = augmented(images, "paper", 45, seeded(0))
+    out = augment_batch(images, "paper", 45, seeded(0))
     chance, _, _, mirror = drawn[0]
     plain = prepared(images, 45)
     whole = chance >= 0.5
@@ -83,7 +83,7 @@ def test_equal_sizes_need_no_interpolation(drawn: list[Tensor]) -> None:
 @pytest.mark.parametrize(("side", "size", "large"), [(227, 224, 252), (32, 32, 36), (50, 41, 46)])
 def test_paper_enlarges_crops_and_flips(side: int, size: int, large: int, drawn: list[Tensor]) -> None:
     images = noise(12, side)
-    out = augmented(images, "paper", size, seeded(2))
+    out = augment_batch(images, "paper", size, seeded(2))
     assert len(drawn) == 1
     for n, (chance, down, right, mirror) in enumerate(drawn[0].T.tolist()):
         expected = resized(images[n : n + 1], (size, size))
@@ -97,7 +97,7 @@ def test_paper_enlarges_crops_and_flips(side: int, size: int, large: int, drawn:
 
 def test_digits_shift_by_whole_pixels_without_flip() -> None:
     images = noise(200, 32)
-    out = augmented(images, "digits", 32, seeded(0))
+    out = augment_batch(images, "digits", 32, seeded(0))
     padded = F.pad(images.float(), (2, 2, 2, 2), mode="replicate")
     seen = set()
     for n in range(len(images)):
@@ -141,7 +141,7 @@ def test_a_crop_that_never_fits_is_the_whole_picture() -> None:
 def test_domainbed_equals_its_parts(drawn: list[Tensor]) -> None:
     images = noise(40, 48)
     images[:, 0] //= 2  # not gray on average
-    out = augmented(images, "domainbed", 40, seeded(0))
+    out = augment_batch(images, "domainbed", 40, seeded(0))
     _, _, choices = drawn
     windows = augment._windows_of_area(40, 48, (0.7, 1.0), torch.device("cpu"), seeded(0))
     mirror, gray, *amounts = choices
@@ -161,4 +161,4 @@ def test_domainbed_equals_its_parts(drawn: list[Tensor]) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_in_a_captured_graph(name: str) -> None:
-    check_captured(lambda images, generator: augmented(images, name, 32, generator), noise(6, 37), noise(6, 37, seed=1))
+    check_captured(lambda images, generator: augment_batch(images, name, 32, generator), noise(6, 37), noise(6, 37, seed=1))

@@ -8,7 +8,7 @@ from torchvision.transforms import functional
 
 from efdm.recognition.pixels import prepared
 from efdm.reid import augment
-from efdm.reid.augment import Augmentation, augmented, erased
+from efdm.reid.augment import Augmentation, augment_batch, random_erase
 
 SIZE = (40, 20)
 NAMES = get_args(Augmentation)
@@ -23,7 +23,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 @pytest.mark.parametrize("names", [(), *((name,) for name in NAMES), NAMES], ids=str)
 def test_shape_layout_and_seed(names: tuple[str, ...], device: torch.device) -> None:
     images = noise(8, 60, 25).to(device)
-    first, again, other = (augmented(images, names, SIZE, torch.Generator(device).manual_seed(s)) for s in (3, 3, 4))
+    first, again, other = (augment_batch(images, names, SIZE, torch.Generator(device).manual_seed(s)) for s in (3, 3, 4))
     assert first.shape == (8, 3, *SIZE)
     assert first.dtype == torch.float32
     assert first.is_contiguous(memory_format=torch.channels_last)
@@ -33,11 +33,11 @@ def test_shape_layout_and_seed(names: tuple[str, ...], device: torch.device) -> 
 
 def test_without_augmentation_pictures_are_those_of_the_test() -> None:
     for size in (SIZE, (33, 47)):
-        assert torch.equal(augmented(noise(3, *SIZE), (), size), prepared(noise(3, *SIZE), size))
+        assert torch.equal(augment_batch(noise(3, *SIZE), (), size), prepared(noise(3, *SIZE), size))
 
 
 def test_flips(drawn: list[Tensor]) -> None:
-    out, plain = augmented(noise(32, *SIZE), ("flip",), SIZE, seeded(0)), prepared(noise(32, *SIZE), SIZE)
+    out, plain = augment_batch(noise(32, *SIZE), ("flip",), SIZE, seeded(0)), prepared(noise(32, *SIZE), SIZE)
     mirrored = drawn[0][3] < 0.5
     assert 0 < mirrored.sum() < 32
     assert torch.equal(out[mirrored], plain[mirrored].flip(-1))
@@ -46,7 +46,7 @@ def test_flips(drawn: list[Tensor]) -> None:
 
 def test_crops_of_enlarged_pictures(drawn: list[Tensor]) -> None:
     images = noise(16, *SIZE)
-    out = augmented(images, ("crop",), SIZE, seeded(0))
+    out = augment_batch(images, ("crop",), SIZE, seeded(0))
     large = resized(images, (45, 22))
     for n, (chance, down, right) in enumerate(drawn[0][:3].T.tolist()):
         top, left = int(down * 6), int(right * 3)
@@ -57,7 +57,7 @@ def test_crops_of_enlarged_pictures(drawn: list[Tensor]) -> None:
 
 def test_jitter_equals_torchvision(drawn: list[Tensor]) -> None:
     images = noise(6, *SIZE)
-    out = augmented(images, ("jitter",), SIZE, seeded(0))
+    out = augment_batch(images, ("jitter",), SIZE, seeded(0))
     for n, (light, spread) in enumerate(drawn[0][4:].T.tolist()):
         bright = functional.adjust_brightness(images[n] / 255, 0.8 + 0.4 * light)
         expected = functional.adjust_contrast(bright, 0.85 + 0.3 * spread)
@@ -67,7 +67,7 @@ def test_jitter_equals_torchvision(drawn: list[Tensor]) -> None:
 def test_a_rectangle_is_erased_in_half_of_the_pictures() -> None:
     """Its area, aspect ratio and place have the published distributions."""
     height, width = 64, 32
-    gone = (erased(torch.ones(4000, 3, height, width), seeded(0)) == 0).all(1)
+    gone = (random_erase(torch.ones(4000, 3, height, width), seeded(0)) == 0).all(1)
     hit = gone.flatten(1).any(1)
     assert 0.45 < hit.float().mean() < 0.55
     rows, columns = gone[hit].any(2), gone[hit].any(1)
@@ -97,4 +97,4 @@ def test_a_rectangle_is_erased_in_half_of_the_pictures() -> None:
 @pytest.mark.gpu
 def test_in_a_captured_graph() -> None:
     pictures = noise(6, *SIZE), noise(6, *SIZE, seed=1)
-    check_captured(lambda images, generator: augmented(images, NAMES, SIZE, generator), *pictures)
+    check_captured(lambda images, generator: augment_batch(images, NAMES, SIZE, generator), *pictures)

@@ -45,7 +45,7 @@ ATTEMPTS = 3  # number of times that a worker may die at a unit before the unit 
 
 @dataclass(frozen=True)
 class Unit:
-    """Some files, or one shard. Its mark and the shard that it writes are called ``name``."""
+    """A part of a job: some files, or one shard. ``name`` names its mark and the shard that it writes."""
 
     name: str
     sources: tuple[Source, ...] = ()

@@ -86,9 +86,10 @@ def _read_batch(indices: list[int], images: StreamedImages, augment: Callable[[T
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DomainSet:
-    """``images`` uint8 ``(N, 3, S, S)``, ``labels`` and ``domains`` int64 ``(N,)``, and the names of all three.
+    """Pictures of several domains: ``images`` uint8 ``(N, 3, S, S)``, with ``labels`` and ``domains`` int64 ``(N,)``.
 
-    ``images`` is a tensor, or a `StreamedImages` that reads pictures when it is indexed.
+    ``names``, ``classes`` and ``domain_names`` are the names of pictures, labels and domains. ``images`` is a tensor, or a
+    `StreamedImages` that reads pictures when it is indexed.
     ``splits[domain][split]`` are sorted indices. "train" and "val" are disjoint; "test" is the whole domain unless the
     source has an official test split. ``skipped`` lists (name, reason) of pictures that are not in the set; ``notes`` are
     warnings about the source.

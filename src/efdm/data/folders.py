@@ -74,7 +74,7 @@ class Source:
 
 
 def without_folders(skipped: Skipped) -> Skipped:
-    """Return (name, reason) with the path at the start of each reason replaced by the name, for records."""
+    """Return skipped pictures with the path in each reason replaced by the name, for records."""
     rests = [reason.partition(PurePosixPath(name).name)[2] for name, reason in skipped]
     return [(name, name + rest if rest else reason) for (name, reason), rest in zip(skipped, rests, strict=True)]
 

@@ -89,7 +89,7 @@ def _load(source: Source, short_side: int | None, min_side: int) -> Tensor:
     image = read_rgb(source, short_side)
     height, width = image.shape[1:]
     if max(height, width) > MAX_ASPECT * min(height, width):
-        raise PictureError(f"{source} is a strip of {height} x {width} pixels; crop it")
+        raise PictureError(f"{source} is a long, narrow strip of {height} x {width} pixels; crop it")
     short = short_side or max(min_side, min(height, width))
     return resize(image, short_side_size(height, width, short)).contiguous()
 

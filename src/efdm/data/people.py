@@ -88,7 +88,7 @@ def join(sets: Sequence[PersonSet]) -> PersonSet:
     numbers.
     """
     if len(sizes := {tuple(data.images.shape[2:]) for data in sets}) != 1:
-        raise ValueError(f"the pictures have sizes {sorted(sizes)}; expected at least one set, all read with the same size")
+        raise ValueError(f"the sets have sizes {sorted(sizes)}; expected at least one set, all of the same size")
     if len(sets) == 1:
         return sets[0]
     named = list(zip(make_unique(data.name for data in sets), sets, strict=True))
@@ -107,7 +107,7 @@ def join(sets: Sequence[PersonSet]) -> PersonSet:
 
 
 def _renumber(numbers: Sequence[Tensor]) -> Tensor:
-    """Return the concatenated numbers, with one more than the largest so far added to those of each tensor."""
+    """Concatenate tensors of numbers, shifted so that the numbers of different tensors differ."""
     out, first = [], 0
     for values in numbers:
         out.append(values + first)

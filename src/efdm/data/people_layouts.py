@@ -52,7 +52,7 @@ class Layout:
     splits: int = 1
     beside: tuple[str, ...] = ()
     published: tuple[int, ...] = ()
-    automatic: str = ""  # a narrower pattern, to recognise the layout by
+    automatic: str = ""  # a narrower pattern, by which the layout is recognised if none is given
 
 
 def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
@@ -107,7 +107,7 @@ def _recognise(path: Path, sources: Sequence[Source]) -> str:
         examples = "; ".join(f"{name} {row.example}" for name, row in LAYOUTS.items() if row.splits < 20)
         names = first_few([source.name for source in sources])
         wrong = f"{path} holds pictures such as {names}, which match no layout; expected {examples}"
-        raise PictureError(f"{wrong}; layout 'folders' reads any person/camera_any.jpg if it is chosen by name", "layout")
+        raise PictureError(f"{wrong}; choose layout 'folders' to read person/camera_any.jpg", "layout")
     return best
 
 

@@ -24,7 +24,7 @@ FORMATS = tuple(extension[1:] for extension in WRITABLE)
 
 @dataclass(frozen=True)
 class Saving:
-    """How results are written."""
+    """Format and quality of result files, and whether existing files are replaced."""
 
     format: str = ""  # extension of results in a folder, such as "jpg"; "" selects the default, usually "png"
     quality: int = 95  # from 1 to 100, for JPEG, WebP and AVIF

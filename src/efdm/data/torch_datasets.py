@@ -114,7 +114,7 @@ def _entries(datasets: Datasets, classes: Sequence[str] | None) -> Iterator[_Ent
 
 def _read(entry: _Entry, size: int, storage: Storage) -> tuple[Item, Tensor | None]:
     """Return the description of an item and, unless it is streamed, its picture."""
-    targets = getattr(entry.dataset, "targets", None)  # of torchvision's datasets; spares reading the picture
+    targets = getattr(entry.dataset, "targets", None)  # labels of torchvision's datasets, without reading pictures
     if storage == "stream" and targets is not None and not getattr(entry.dataset, "target_transform", None) and entry.domain:
         return _item(entry, targets[entry.index], entry.domain), None
     content = _content(entry)

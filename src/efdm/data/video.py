@@ -52,7 +52,7 @@ class VideoReader(AbstractContextManager["VideoReader"]):
             # the cover picture of a song is stored as a video stream
             streams = [s for s in self._container.streams.video if not s.disposition & type(s.disposition).attached_pic]
             if not streams:
-                raise VideoError(f"{self.path} has no video, only sound or data; expected a file with moving pictures")
+                raise VideoError(f"{self.path} has no video stream, only sound or data; pass another file")
             self._stream = streams[0]
             self._stream.thread_type = "AUTO"
             self.fps: Fraction = self._stream.average_rate or self._stream.guessed_rate or DEFAULT_FPS

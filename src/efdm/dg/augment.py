@@ -15,7 +15,7 @@ from efdm.recognition.pixels import Windows, normalized, resampled
 Augmentation = Callable[[Tensor, int, Generator], Tensor]
 
 
-def augmented(images: Tensor, name: str, size: int, generator: Generator = None) -> Tensor:
+def augment_batch(images: Tensor, name: str, size: int, generator: Generator = None) -> Tensor:
     """Return augmented training pictures: uint8 ``(b, 3, side, side)`` to normalized float32 ``(b, 3, size, size)``.
 
     ``name`` is a row of `AUGMENTATIONS`. The result is in channels_last format. Random numbers come from ``generator``,

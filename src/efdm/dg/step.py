@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from efdm.data.domains import DomainSet
-from efdm.dg.augment import augmented
+from efdm.dg.augment import augment_batch
 from efdm.dg.methods import attach
 from efdm.dg.settings import Settings
 from efdm.models import classifier_of, embedding
@@ -31,7 +31,7 @@ def make_step(model: nn.Module, data: DomainSet, settings: Settings) -> Step:
 
     def losses(indices: Tensor, streamed: Tensor | None = None) -> dict[str, Tensor]:
         images = data.images[indices] if streamed is None else streamed
-        images = augmented(images, settings.augmentation, settings.size, generator)
+        images = augment_batch(images, settings.augmentation, settings.size, generator)
         images, wanted = method.change(images, targets[indices])
         inputs, domains = own_inputs(images, settings), data.domains[indices]
         with forward_mode(settings, domains, forwards):

@@ -55,7 +55,7 @@ def sort_lanes(words):
 
 @_jit
 def workspace(x):
-    """Allocate words for a block, aligned to cache lines because unaligned vectors take twice as long, and for a row."""
+    """Allocate the words of a block and of a row. Blocks are aligned to cache lines, because unaligned ones take longer."""
     words = np.empty(x.shape[1] * LANES + LINE, np.uint64)
     skipped = (-(words.ctypes.data // 8)) % LINE
     return words[skipped : skipped + x.shape[1] * LANES], np.empty(x.shape[1], np.uint64)

@@ -20,7 +20,7 @@ def quantile_values(content, values, out, first_row, last_row):
             end = start + 1
             while end < n and y[end] == y[start]:
                 end += 1
-            if start > 0:  # equal values are interpolated from the next smaller one
+            if start > 0:  # ranks of equal values interpolate from the next smaller value
                 low, step, width = y[start - 1], y[start] - y[start - 1], float32((end - start) * n)
                 for i in range(start, end - 1):
                     z[i] = low + float32((i + 1 - start) * n) / width * step

@@ -74,7 +74,7 @@ def _dense(x: Tensor) -> Tensor:
 
 
 def _themselves(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Return partners that are the samples themselves, and weights that are all zero if and only if the matrix is."""
+    """Return each sample as its own partner, and weights that are all zero exactly if the matrix is zero."""
     largest = torch.linalg.vector_norm(matrix.detach().float(), float("inf"), dim=-1 if matrix.ndim == 2 else (0, -1))
     return torch.arange(matrix.shape[-1], device=matrix.device), largest
 

@@ -86,7 +86,7 @@ def _objection(kernel: Kernel, device: torch.device, dtype: torch.dtype, n: int)
 
 @cache
 def _decide(device: torch.device, dtype: torch.dtype, n: int, forced: str | None) -> tuple[Kernel, tuple[str, ...]]:
-    """Return the kernel and the objections to the rows above it."""
+    """Return the kernel, and the reasons why the rows above it were skipped."""
     names = [k.name for k in KERNELS]
     if forced and forced not in names:
         raise ValueError(f"{ENV_VARIABLE}={forced} is not a kernel; choose one of {', '.join(names)}")

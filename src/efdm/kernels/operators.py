@@ -48,7 +48,7 @@ _MATRIX: tuple[Shapes, ...] = (lambda b, c: ((b, b), (c, b, b)),)  # for all cha
 
 @dataclass(frozen=True)
 class Operator:
-    """A row of the operator table. All tensors have the shape of the first one, except the last ones, the ``samples``."""
+    """A row of the operator table. All tensors have the shape of the first one, except ``samples``, which come last."""
 
     signature: str
     fake: Callable[..., Any]

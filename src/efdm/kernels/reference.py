@@ -205,8 +205,8 @@ def mix_backward(grad: Tensor, order: Tensor, partner: Tensor, weight: Tensor) -
 def combined(values: Tensor, matrix: Tensor) -> Tensor:
     """Return ``values + matrix @ values`` over the samples of ``values`` ``(b, c, n)``.
 
-    ``matrix`` is ``(b, b)`` for all channels or ``(c, b, b)``. The identity is added to the matrix, which saves a pass over
-    the values.
+    ``matrix`` is ``(b, b)`` for all channels or ``(c, b, b)``. Computed as ``(1 + matrix) @ values``, with the identity 1,
+    which saves a pass over the values.
     """
     matrix = matrix.to(values.dtype, copy=True)
     matrix.diagonal(dim1=-2, dim2=-1).add_(1)

@@ -83,9 +83,12 @@ def holm(differences: Iterable[Difference]) -> list[Difference]:
     return made
 
 
-def comparison_parts(study: Study, selection: str = "last", score: str = "") -> dict[str, Numbers]:
-    """Return the numbers that are compared: those of every direction, by name, or all in one part for their averages."""
-    made = numbers(study, selection, score or study.recipe.scores[0])
+def comparison_parts(study: Study, selection: str = "last") -> dict[str, Numbers]:
+    """Return the numbers that are compared, by direction; for other protocols, all in one part, compared by their averages.
+
+    The score is the first one of the recipe.
+    """
+    made = numbers(study, selection, study.recipe.scores[0])
     if study.recipe.protocol_row.heading == "direction":
         return {column: replace(made, columns=[column]) for column in made.columns}
     return {"": made}

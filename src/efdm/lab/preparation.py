@@ -137,7 +137,7 @@ def prepare_classifier(
     listing = list_domains(dataset, sources)
     check_classes(listing)
     known |= _choose_domains(listing, changes)
-    check(_with_defaults(known, Settings.batch))
+    check(_with_defaults(known, Settings.batch))  # before the pictures are read, so their number is a guess
     known["stages"] = choose_stages(known, Settings)
     used = {"size": known.get("size", Settings.size), "domains": known["train_domains"] + known["test_domains"]}
     data = load(**used, storage=storage, progress=progress)

@@ -102,7 +102,7 @@ def prepare_reid_sweep(
 
 
 def save_trials(data: PersonSets, protocols: Mapping[str, str], folder: Path, seed: int = 0) -> list[Path]:
-    """Write the queries and galleries of protocols that are not "official", by test set, and return the files."""
+    """Write the queries and gallery of each test set whose protocol is not "official", and return the files."""
     drawn = {folder / TRIALS.format(name): (name, row) for name, row in protocols.items() if row != "official"}
     for path, (name, row) in drawn.items():
         write_trials(path, make_trials(data[name], row, seed), data[name], protocol=row, seed=seed)

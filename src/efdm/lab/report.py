@@ -125,9 +125,7 @@ def _published_line(line: Published, columns: Sequence[str]) -> Line:
     return line.row, f"{line.backbone}, {line.source}", MISSING if line.seeds is None else str(line.seeds), cells
 
 
-def comparison_table(
-    study: Study, selection: str = "last", score: str = "", family: Literal["main", "separate"] = "main"
-) -> Table:
+def comparison_table(study: Study, selection: str = "last", family: Literal["main", "separate"] = "main") -> Table:
     """Return the paired differences for the orders and contrasts of a recipe, with p-values corrected for their number.
 
     ``family="separate"`` compares the ``separate_contrasts`` instead, whose p-values are corrected by themselves.
@@ -135,17 +133,16 @@ def comparison_table(
     recipe = study.recipe
     if family == "separate":
         recipe = replace(recipe, orders=(), contrasts=recipe.separate_contrasts)
-    score = score or recipe.scores[0]
-    made = numbers(study, selection, score)
+    made = numbers(study, selection, recipe.scores[0])
     by_direction = recipe.protocol_row.heading == "direction"
-    by_part = compared(comparison_parts(study, selection, score), recipe.orders, recipe.contrasts)
+    by_part = compared(comparison_parts(study, selection), recipe.orders, recipe.contrasts)
     found = {f"{part}: " if part else "": differences for part, differences in by_part.items()}
     count = sum(map(len, found.values()))
     orders = [chain for chain in recipe.orders if set(chain) <= set(made.rows)]
     missing = dict.fromkeys(row for rows in (*recipe.orders, *recipe.contrasts) for row in rows if row not in made.rows)
     unit, of = ("direction", "") if by_direction else ("domain", " of the averages over domains")
     caption = [
-        f"Differences in percentage points, {selection}{_score_suffix(study, score)}, paired by seed and {unit}.",
+        f"Differences in percentage points, {selection}{_score_suffix(study, recipe.scores[0])}, paired by seed and {unit}.",
         f"Error: standard error over seeds{of}. p: two-sided paired t-test over seeds. p (Holm): "
         f"corrected for the {plural(count, 'comparison')} of this table. "
         f"Significant: p (Holm) < {ALPHA} with at least {MIN_SEEDS} seeds.",
@@ -174,10 +171,10 @@ def _difference_row(where: str, d: Difference, columns: Sequence[str]) -> list[s
     return [name, f"{d.mean:+.2f}", *tested, d.verdict, str(d.seeds), f"{d.better} of {d.pairs}", *by_column]
 
 
-def summary_table(study: Study, score: str = "", std: str = "") -> Table:
-    """Return the averages with a column per selection rule."""
-    recipe = study.recipe
-    score, std = score or recipe.scores[0], std or recipe.std
+def summary_table(study: Study, std: str = "") -> Table:
+    """Return the averages of the first score with a column per selection rule."""
+    recipe, score = study.recipe, study.recipe.scores[0]
+    std = std or recipe.std
     made = {name: numbers(study, name, score) for name in recipe.selections}
     rows = list(dict.fromkeys(row for each in made.values() for row in each.rows))
     cells = [[row, *(_text(_average(made[s], row, std)) if row in made[s].rows else MISSING for s in made)] for row in rows]

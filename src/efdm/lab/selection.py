@@ -113,7 +113,7 @@ class Selection:
                 if value is not None and (best is None or value > best[0]):
                     best = value, hparams, record
         if best is None:
-            raise ValueError("the runs have no step in common at which all were evaluated; evaluate them at the same steps")
+            raise ValueError("no step was evaluated in all runs; evaluate them at the same steps")
         return best[1:]
 
 

@@ -137,33 +137,49 @@ def run(
     with lock_folder(out):
         study = _start(recipe, [planned for planned, _ in jobs], out, pictures, jobs[0][1].device if jobs else "cpu", reuse)
         total = len({planned.run for planned, _ in jobs})
-        waiting = {planned.run: settings for planned, settings in jobs if planned.run not in study.runs}
-        done = total - len(waiting)
-        progress(Progress("runs", done, total))
-
-        def finished(trained: Trained) -> None:
-            nonlocal done
-            append_records(out / FILE, trained.records)
-            if keep == "records":
-                shutil.rmtree(out / RUNS / trained.records[0]["run"], ignore_errors=True)
-            done += 1
-            progress(Progress("runs", done, total))
-
-        diverged: list[DivergedError] = []
-        for same, of_seed in _by_splits(recipe, waiting.values(), pictures):
-            try:
-                train_runs(
-                    recipe.task_row.task, same, of_seed, out / RUNS, lanes=lanes, progress=progress, finished=finished
-                )
-            except DivergedError as error:  # raised when the other runs have finished
-                diverged.append(error)
-        if diverged:
-            message = f"{'; '.join(map(str, diverged))}. Run the recipe again to repeat the missing runs."
-            raise DivergedError(message, diverged[0].iteration, diverged[0].settings)
+        missing = {planned.run: settings for planned, settings in jobs if planned.run not in study.runs}
+        _train(recipe, list(missing.values()), pictures, out, total=total, lanes=lanes, keep=keep, progress=progress)
         study = read_study(out)
         if not study.missing:
             (out / DONE).touch()
         return study
+
+
+def _train(
+    recipe: Recipe,
+    runs: Sequence[Settings],
+    data: Any,
+    out: Path,
+    *,
+    total: int,
+    lanes: int,
+    keep: Literal["models", "records"],
+    progress: Report,
+) -> None:
+    """Train runs and append their records. Raise a DivergedError for those that diverged when the others have finished.
+
+    ``total`` counts all runs of the sweep, for ``progress``.
+    """
+    done = total - len(runs)
+    progress(Progress("runs", done, total))
+
+    def finished(trained: Trained) -> None:
+        nonlocal done
+        append_records(out / FILE, trained.records)
+        if keep == "records":
+            shutil.rmtree(out / RUNS / trained.records[0]["run"], ignore_errors=True)
+        done += 1
+        progress(Progress("runs", done, total))
+
+    diverged: list[DivergedError] = []
+    for same, pictures in _by_splits(recipe, runs, data):
+        try:
+            train_runs(recipe.task_row.task, same, pictures, out / RUNS, lanes=lanes, progress=progress, finished=finished)
+        except DivergedError as error:
+            diverged.append(error)
+    if diverged:
+        message = f"{'; '.join(map(str, diverged))}. Run the recipe again to repeat the missing runs."
+        raise DivergedError(message, diverged[0].iteration, diverged[0].settings)
 
 
 def _by_splits(recipe: Recipe, runs: Iterable[Settings], data: Any) -> Iterator[tuple[list[Settings], Any]]:
@@ -183,7 +199,7 @@ def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
         for settings in same:
             recipe.task_row.task.check(settings)
             try:
-                recipe.task_row.sampler(settings, pictures)
+                recipe.task_row.check_data(settings, pictures)
             except ValueError as error:
                 names = error.settings if isinstance(error, SettingError) else ("batch",)
                 raise SettingError(f"{run_label(settings)}: {error}", names) from error

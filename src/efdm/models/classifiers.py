@@ -35,6 +35,6 @@ def classifier_of(model: nn.Module) -> nn.Module:
     """
     head = model.get_classifier() if hasattr(model, "get_classifier") else model  # type: ignore[operator]
     if isinstance(head, tuple | nn.ModuleList):
-        raise SettingError(f"{type(model).__name__} has {len(head)} classifiers, expected one; choose another", "backbone")
+        raise SettingError(f"{type(model).__name__} has {len(head)} classifiers; choose a model with one", "backbone")
     layers = [module for module in head.modules() if isinstance(module, nn.Linear | nn.Conv2d)]
     return layers[-1] if layers else head

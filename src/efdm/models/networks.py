@@ -34,7 +34,7 @@ class NetworkSpec:
     recipe: Mapping[str, Any] = field(default_factory=dict)  # training settings that differ from the defaults
     weights: str = ""  # row of `efdm.models.weights.WEIGHTS`
     max_stride: int = 0  # 0: the least common multiple of ``strides``
-    matcher: str = "efdm"  # that the weights were trained with
+    matcher: str = "efdm"  # row of `MATCHERS` that the weights were trained with
     tolerance: float = 0.0  # default tolerance of `efdm.ops.efdm` in style transfer
     encoder: str = ""  # row of `WEIGHTS` for a frozen encoder; such a network stores only its decoder
 

@@ -30,7 +30,7 @@ class _CallsOfThread(threading.local, _Calls):
 
 _compiled = _Calls()  # used by compiled code, which cannot read thread-local storage
 _eager = _CallsOfThread()
-_compiled_stages: set[str] = set()  # stages reached by compiled code, which cannot record them for each call
+_compiled_stages: set[str] = set()  # stages reached by any compiled call, because compiled code cannot record them per call
 _by_state: OrderedDict[bytes, Tensor] = OrderedDict()
 
 
@@ -85,7 +85,7 @@ def evaluate_while_tracing() -> None:
 
 
 def end_call() -> list[str]:
-    """Leave a model call and return the keys of the mixed stages that it reached; the list of a compiled call is empty."""
+    """Leave a model call and return the keys of the mixed stages that it reached, or an empty list for a compiled call."""
     if torch.compiler.is_compiling():
         set_domains(_compiled.outer_labels.pop())
         return []

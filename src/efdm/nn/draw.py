@@ -71,7 +71,7 @@ def _log_gamma(alpha: float, x: Tensor, u: Tensor) -> Tensor:
     back from the device, and compilers can trace the arithmetic. Before torch 2.13, torch's own gamma and Dirichlet cannot
     be traced with dynamic sizes.
     """
-    d = alpha + 2 / 3  # one addition: torch.compile guards on a reordered sum, whose rounding would differ
+    d = alpha + 2 / 3  # one addition, because a guard of torch.compile may reorder several, which changes the rounding
     root = 1 + x / (9 * d) ** 0.5
     log = 3 * root.clamp(min=torch.finfo(torch.float32).tiny).log()
     taken = (root > 0) & (u.log() < 0.5 * x.square() + d * (1 - root**3 + log))

@@ -126,9 +126,9 @@ def _match_moments(
     content_mask: Tensor | None,
     style_mask: Tensor | None,
 ) -> Tensor:
-    """Return ``(x - subtracted) * scale + added``, with the mean and the standard deviation of content or style.
+    """Return the content with the mean of ``mean`` and the standard deviation of ``std``: "content" or "style".
 
-    With ``mean="scaled"``, nothing is subtracted or added.
+    ``mean="scaled"`` scales the content without subtracting its mean.
     """
     check_choice("style_grad", style_grad)
     check_choice("content_stats", content_stats)

@@ -45,7 +45,7 @@ class PreparedStyle:
         return PreparedStyle(rows.values, rows.mask, self.features and self.features.to(*args, **kwargs))
 
     def resampled(self, n: int, sizes: Sizes) -> Tensor:
-        """Return the values at ``n`` ranks, for content without a mask."""
+        """Return the values resampled to ``n`` ranks, for content without a mask."""
         # while exporting, comparing n would fix the size in the graph
         if self.mask is None and not kernels.is_exporting() and n == self.values.shape[-1]:
             return self.values

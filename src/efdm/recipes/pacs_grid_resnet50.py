@@ -6,8 +6,8 @@ time      about 5 and 9 s a run on one H200, shared with other work; a minute to
 expected  400 iterations and 0.004: 96.2 % on held-out pictures, 96.3 % after 800 iterations
 runs      24 (3 learning rates x 2 lengths x 4 domains x 1 seed)
 
-pacs_grid_resnet18 explains the rule. There, the largest learning rate was chosen, so this grid has larger ones. Its lengths
-are half as large, because a run takes several times as long. The runs of the chosen combination are those of ERM in
+pacs_grid_resnet18 explains how a combination is chosen. It chose its largest learning rate, so this grid has larger ones.
+The runs are half as long, because a step of ResNet-50 takes longer. The runs of the chosen combination are those of ERM in
 pacs_leave_one_out_resnet50.
 """
 

@@ -1,4 +1,4 @@
-"""CUDA kernels of a training step on pictures, compiled at run time. The callers have a plain torch version as well."""
+"""CUDA kernels of a training step on pictures, compiled at run time. Without them, callers use plain torch."""
 
 from __future__ import annotations
 

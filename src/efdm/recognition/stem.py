@@ -26,7 +26,7 @@ _POOLING = {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 1, "ceil_mo
 def stem_forwards(model: nn.Module, hooked: Collection[nn.Module]) -> dict[nn.Module, Forward]:
     """Return forwards for the first convolution, ReLU and max pooling of a ResNet, or an empty dict for other models.
 
-    The output of the ReLU is not computed, so it must not be one of the ``hooked`` modules.
+    The output of the ReLU is not computed, so the ReLU must not be one of the ``hooked`` modules.
     """
     children = list(model.children())[:4]
     if [type(child) for child in children] != [nn.Conv2d, nn.BatchNorm2d, nn.ReLU, nn.MaxPool2d]:

@@ -18,7 +18,7 @@ from efdm.recognition import pixels
 Augmentation = Literal["flip", "crop", "jitter", "erase"]
 
 
-def augmented(images: Tensor, names: Collection[str], size: pixels.Size, generator: Generator = None) -> Tensor:
+def augment_batch(images: Tensor, names: Collection[str], size: pixels.Size, generator: Generator = None) -> Tensor:
     """Return augmented training pictures: uint8 ``(b, 3, h, w)`` to normalized float32 of ``size``, in channels_last format.
 
     Random numbers come from ``generator``, which must be on the device of the images.
@@ -32,10 +32,10 @@ def augmented(images: Tensor, names: Collection[str], size: pixels.Size, generat
         out = pixels.brightness(out / 255, 0.8 + 0.4 * light)
         out = pixels.contrast(out, 0.85 + 0.3 * spread) * 255
     out = pixels.normalized(out)
-    return erased(out, generator) if "erase" in names else out
+    return random_erase(out, generator) if "erase" in names else out
 
 
-def erased(images: Tensor, generator: Generator = None) -> Tensor:
+def random_erase(images: Tensor, generator: Generator = None) -> Tensor:
     """Set a rectangle of each normalized picture to 0, the mean of ImageNet, with probability 0.5.
 
     The rectangle has 0.02 to 0.4 of the area and an aspect ratio from 0.3 to 1 / 0.3, and is the first of ten tries that is

@@ -63,12 +63,12 @@ def extract_at(
     return found
 
 
-def rank_again(query: Features, gallery: Features, *, distance: Distance = "cosine", top: int = 50) -> Ranking:
+def rank_k_reciprocal(query: Features, gallery: Features, *, distance: Distance = "cosine", top: int = 50) -> Ranking:
     """Return mAP and CMC of the gallery, ranked by `k_reciprocal` distances."""
     return rank_distances(k_reciprocal(query, gallery, distance=distance), query, gallery, top=top)
 
 
-RERANKINGS: Mapping[str, Callable[..., Ranking]] = {"none": rank, "k-reciprocal": rank_again}
+RERANKINGS: Mapping[str, Callable[..., Ranking]] = {"none": rank, "k-reciprocal": rank_k_reciprocal}
 
 
 def score(

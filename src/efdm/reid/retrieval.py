@@ -79,12 +79,12 @@ def rank(query: Features, gallery: Features, *, distance: Distance = "cosine", c
         return _score(blocks, query, gallery, top)
 
 
-def rank_distances(distances: Tensor, query: Features, gallery: Features, *, chunk: int = CHUNK, top: int = 50) -> Ranking:
+def rank_distances(distances: Tensor, query: Features, gallery: Features, *, top: int = 50) -> Ranking:
     """Return mAP and CMC of the gallery, ranked by ``distances`` ``(queries, gallery)``, such as those of `k_reciprocal`."""
     _check_tensor("distances", distances)
     if tuple(distances.shape) != (len(query), len(gallery)):
         raise ValueError(f"distances have shape {tuple(distances.shape)}, expected {(len(query), len(gallery))}")
-    return _score((part.clone() for part in distances.split(_rows(chunk, gallery))), query, gallery, top)
+    return _score((part.clone() for part in distances.split(_rows(CHUNK, gallery))), query, gallery, top)
 
 
 def pairwise(query: Tensor, gallery: Tensor, distance: Distance = "cosine") -> Tensor:

@@ -72,7 +72,7 @@ class PersonSets:
 
 @dataclass(frozen=True, eq=False)
 class TrainingPictures:
-    """The pictures that a run trains on, at ``indices``. ``people`` are classes from 0 for these and -1 for all others."""
+    """The pictures ``images[indices]`` that a run trains on. ``people`` are their classes, and -1 for all other pictures."""
 
     images: Tensor
     indices: Tensor

@@ -10,7 +10,7 @@ from torch.utils.hooks import RemovableHandle
 from efdm.models import classifier_of, embedding
 from efdm.nn import mix_after
 from efdm.recognition.step import fast_forwards, forward_mode, own_inputs, start_training, step_of
-from efdm.reid.augment import augmented
+from efdm.reid.augment import augment_batch
 from efdm.reid.losses import batch_hard_triplet
 from efdm.reid.sets import TrainingPictures
 from efdm.reid.settings import METHODS, Settings
@@ -33,7 +33,7 @@ def make_step(model: nn.Module, data: TrainingPictures, settings: Settings) -> S
     start_training(model, settings)
 
     def losses(indices: Tensor) -> dict[str, Tensor]:
-        images = augmented(data.images[indices], settings.augmentation, settings.size, generator)
+        images = augment_batch(data.images[indices], settings.augmentation, settings.size, generator)
         inputs, people = own_inputs(images, settings), data.people[indices]
         with forward_mode(settings, data.domains[indices], forwards):
             features, logits = embedding(model, inputs) if settings.triplet_weight else (None, model(inputs))

@@ -225,7 +225,7 @@ def content_bins(
 ) -> Tensor:
     """Return the bins ``(c, n)`` of the valid pixels in a space, with equal levels in the order of ``ties``.
 
-    ``top`` is the row at which a chunk starts. Only the pixels of the first to before the last of ``rows`` are returned.
+    ``planes`` start at row ``top`` of the picture. ``rows = (first, end)`` restricts the result to ``planes[first:end]``.
     """
     inside, part = planes.crop(*rows), slice(*rows)
     if space == "rgb":

@@ -41,7 +41,7 @@ def _prepare(network: StyleNetwork, style: Tensor) -> list[Tensor]:
 
 
 def _apply(network: StyleNetwork, content: Tensor, strength: Tensor, styles: Sequence[Tensor]) -> Tensor:
-    """Return the picture of `transfer`, without its choices of tiles and chunks, which depend on the size."""
+    """Return the output of `transfer`, without tiles and chunks, whose number would depend on the size."""
     x = unmatched = content
     for depth, stage in enumerate(network.stages):
         x = stage(x)

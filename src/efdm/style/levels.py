@@ -46,7 +46,7 @@ def _dither_terms(levels: Tensor, seed: int, top: int) -> tuple[Tensor, Tensor]:
 def dither(levels: Tensor, seed: int, top: int) -> Tensor:
     """Return values in [0, 1) in the shape of ``levels`` that differ strongly between neighbours and are spread evenly.
 
-    They depend only on row, column and seed. ``top`` is the row at which a chunk starts.
+    They depend only on row, column and seed. ``levels`` start at row ``top`` of the picture.
     """
     rows, columns = _dither_terms(levels, seed, top)
     return ((rows[:, None] + columns) & 0xFFFFFFFF).float().div_(2**32).expand(levels.shape)

@@ -183,7 +183,7 @@ def read_quantiles(ordered: Tensor, rank: Tensor, n: int) -> Tensor:
 def _planes(
     content: NDArray[Any], mask: NDArray[Any] | None, nodata: float | None, first: int, last: int, device: Any = "cpu"
 ) -> Planes:
-    """Return the planes of the rows from ``first`` to before ``last``."""
+    """Return the planes of the rows ``[first:last]``."""
     valid = None if mask is None else torch.from_numpy(np.asarray(mask[first:last]) > 0)
     return from_array(content[first:last], valid, nodata, device)
 

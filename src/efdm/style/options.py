@@ -134,4 +134,4 @@ def check_strength(strength: Strength, batch: int | None = None) -> None:
             f"strength must be a number or have shape ({batch or 'batch'},), got {tuple(given.shape)}", "strength"
         )
     if not bool(((given >= 0) & (given <= 1)).all()):  # also rejects NaN
-        raise SettingError(f"strength must be in [0, 1], from content to style, got {given.tolist()}", "strength")
+        raise SettingError(f"strength must be from 0 (the content) to 1 (the style), got {given.tolist()}", "strength")

@@ -131,9 +131,9 @@ def _ceil(length: int, step: int) -> int:
 
 
 def map_channels(x: Tensor, function: Callable[[Tensor, slice], Tensor]) -> Tensor:
-    """Return ``function(x[:, channels], channels)`` over all channels, in chunks if the pictures are large.
+    """Apply ``function(x[:, channels], channels)`` to all channels, at once or, for large pictures, in chunks.
 
-    Matching is independent for each channel, so chunks bound the memory of its intermediate results.
+    Channels are matched independently, so chunks bound the memory of intermediate results.
     """
     if x.shape[1:].numel() <= CHUNK:
         return function(x, slice(None))

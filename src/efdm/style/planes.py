@@ -36,7 +36,7 @@ class Planes:
         return values.flatten(1) if self.valid is None else values[:, self.valid]
 
     def crop(self, first: int, last: int | None) -> Planes:
-        """Return the rows from ``first`` to before ``last``, or to the end."""
+        """Return the rows ``[first:last]``."""
         valid = None if self.valid is None else self.valid[first:last]
         return replace(self, values=self.values[:, first:last], valid=valid)
 

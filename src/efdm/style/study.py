@@ -161,7 +161,8 @@ def make_study(
     if (folder / "study.json").exists():
         raise RunFolderError(f"{folder} already holds a study; choose another folder", folder, "finished")
     if len(renders) < 2 or not pairs:
-        raise SettingError(f"a study needs two candidates and a pair, got {len(renders)} and {len(pairs)}", "candidate")
+        given = f"{len(renders)} and {len(pairs)}"
+        raise SettingError(f"a study needs at least two candidates and one pair, got {given}", "candidate")
     items: list[Item] = []
     for done, pair in enumerate(pairs):
         content, style = (read_resized(source, size) for source in pair)
@@ -211,7 +212,7 @@ def load_renders(
     ``NAME=FOLDER`` is a folder or zip of pictures from elsewhere, named CONTENT__STYLE with any extension.
 
     Args:
-        pairs: pairs that every folder must hold a picture of.
+        pairs: every folder must have a picture for each of these pairs.
         vgg: file of VGG-16, for optimisers and networks that use it.
         iterations: iterations of the optimisers.
     """

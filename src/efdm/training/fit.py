@@ -28,7 +28,7 @@ from efdm.training.schedules import SCHEDULES
 from efdm.training.settings import FILE, TrainSettings, check_same_run, values_of
 from efdm.training.step import Step
 
-SECONDS = 300.0  # between checkpoints at most: a crash loses no more than that
+SECONDS = 300.0  # maximum time between checkpoints, and so the training that a crash can lose
 
 Result = TypeVar("Result")
 

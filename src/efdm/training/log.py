@@ -13,7 +13,7 @@ from efdm.training.files import Record, append_line, read_lines, rounded, write_
 class Log:
     """``log.jsonl`` in ``folder``, and TensorBoard's files where it is installed.
 
-    A resumed run keeps the lines up to its checkpoint, the (phase, iteration) ``keep``. ``phases`` are in training order.
+    A resumed run keeps the lines up to ``keep``, the (phase, iteration) of its checkpoint. ``phases`` are in training order.
     """
 
     def __init__(self, folder: Path, *, phases: Sequence[str] = ("train",), keep: tuple[str, int] | None = None) -> None:

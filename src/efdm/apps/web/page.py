@@ -208,7 +208,7 @@ def _show_before_after(files: tuple[Path, Path]) -> Any:
 def _on_click(
     handlers: Handlers, button: Any, name: str, inputs: dict[str, Any], outputs: Any, show: Callable[[Any], Any]
 ) -> None:
-    """Let a button call the handler ``name`` with the values of ``inputs``, and fill ``outputs`` with ``show(result)``."""
+    """Call the handler ``name`` with the values of ``inputs`` on a click, and write ``show(result)`` to ``outputs``."""
     run = getattr(handlers, name)
     has_progress = "progress" in signature(run).parameters
 

@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -44,24 +44,25 @@ class Analysis:
     summary: Callable[[dict[str, Any]], list[str]]  # the main numbers as lines of text
     files: tuple[str, ...]
     per_domain: int | None  # default number of pictures per domain, feasible on a CPU; None: all
+    stages: Literal["first mixed", "all mixed", "all"]  # default; mixed: changed by the method; "first" takes one stage
 
 
 ANALYSES: Mapping[str, Analysis] = {
     "histogram": Analysis(
         "histograms of one channel's standardized features in each domain",
-        histogram.analyse, histogram.summary, ("histogram.png", "histogram.csv", "histogram.json"), 250,
+        histogram.analyse, histogram.summary, ("histogram.png", "histogram.csv", "histogram.json"), 250, "first mixed",
     ),
     "tsne": Analysis(
         "t-SNE of five feature statistics, and how well each predicts the domain",
-        tsne.analyse, tsne.summary, ("tsne.png", "tsne.csv", "tsne.json"), 250,
+        tsne.analyse, tsne.summary, ("tsne.png", "tsne.csv", "tsne.json"), 250, "first mixed",
     ),
     "projection": Analysis(
         "accuracy in new domains with features matched to the nearest training domain",
-        projection.analyse, projection.summary, ("projection.md", "projection.json"), None,
+        projection.analyse, projection.summary, ("projection.md", "projection.json"), None, "all mixed",
     ),
     "ties": Analysis(
         "share of equal values after every stage, with ReLU and with PReLU",
-        ties.analyse, ties.summary, ("ties.png", "ties.md", "ties.json"), 25,
+        ties.analyse, ties.summary, ("ties.png", "ties.md", "ties.json"), 25, "all",
     ),
 }  # fmt: skip
 
@@ -86,8 +87,8 @@ def analyse_classifier(
     Args:
         checkpoint: a model.safetensors or the folder of its run.
         sources: folders or zips of pictures; may be empty for a model of the digits.
-        stages: stages after which features are taken. "histogram" and "tsne" take one, by default the first that the
-            method changes; "projection" defaults to all that the method changes, and "ties" to all of the model.
+        stages: stages after which features are taken; defaults to those of the row: the first or all that the method
+            changes, or all of the model.
         domains, classes: restrict the pictures to these domains and classes.
         per_domain: number of pictures of each domain; defaults to that of the row.
         storage: as in `load_domains`.
@@ -99,7 +100,7 @@ def analyse_classifier(
     for name in options:
         if name not in accepted:
             raise SettingError(f"{analysis} has no option {name!r}", name)
-    if "stage" in accepted and len(stages or ()) > 1:
+    if row.stages == "first mixed" and len(stages or ()) > 1:
         raise SettingError(f"{analysis} takes one stage, got {', '.join(stages or ())}", "stage")
     check_unlocked(out)
     classifier = load_classifier(checkpoint, device)
@@ -109,19 +110,16 @@ def analyse_classifier(
         raise SettingError(f"{checkpoint} was trained on {settings['data']}; pass these or similar pictures", "data")
     check_outside(out, sources)
     data = load_dataset(dataset_name(sources), sources, classifier.stored_size, storage=storage, progress=progress)
-    if "train_domains" in accepted:
+    stages = stages or (classifier.stages if row.stages == "all" else settings["stages"])
+    if row.stages != "first mixed":
+        options["stages"] = stages
+    elif stages:
+        options["stage"] = stages[0]
+    if "train_domains" in accepted:  # accuracies are measured, so the labels must be those of the model
         if data.classes != classifier.classes:
             problem = f"the classes {first_few(data.classes)} are not those of the model ({first_few(classifier.classes)})"
             raise SettingError(f"{problem}; pass pictures of the same classes", "data")
-        options |= {
-            "stages": stages or settings["stages"],
-            "train_domains": settings["train_domains"],
-            "per_domain": per_domain,
-        }
-    elif "stages" in accepted:
-        options["stages"] = stages or classifier.stages
-    elif stages or settings["stages"]:
-        options["stage"] = (stages or settings["stages"])[0]
+        options |= {"train_domains": settings["train_domains"], "per_domain": per_domain}
     check_domains("domains", domains or (), data)
     indices = pick(data, per_domain or row.per_domain, domains=domains, classes=classes)
     name = f"{settings['backbone']}, {settings['method']}"

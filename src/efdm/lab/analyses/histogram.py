@@ -1,7 +1,7 @@
 """Histograms of one channel's features in each domain, to see whether they are Gaussian and whether domains differ.
 
-Features are standardized for each sample and channel. Remaining differences between domains, and from the normal
-distribution, are those that matching mean and standard deviation cannot remove.
+Features are standardized per sample and channel. Matching means and standard deviations cannot remove the differences that
+remain between domains, or from the normal distribution.
 """
 
 from __future__ import annotations

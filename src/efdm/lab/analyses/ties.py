@@ -57,10 +57,10 @@ def last_activation(model: nn.Module, stage: str) -> str | None:
 
 
 def shares(batches: Iterable[tuple[Tensor, Mapping[str, Tensor]]], domains: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the tied values of each stage in percent, from batches of (labels, features).
+    """Return the percentage of tied values after each stage, over all pictures and by domain.
 
-    Percentages are means over samples and channels, of all pictures and by domain. ``positions`` is the number of values in
-    a channel.
+    ``batches`` yields domain numbers and features by stage. Percentages are means over samples and channels, and
+    ``positions`` is the number of values in a channel.
     """
     labels, percent, positions = list[Tensor](), dict[str, list[Tensor]](), dict[str, int]()
     for numbers, features in batches:

@@ -15,7 +15,7 @@ from efdm.apps.cli.report import print_tables
 from efdm.dg import Settings
 from efdm.lab import Study
 from efdm.lab.demo import PLOT, SHEET, TABLES, demo_table, run_demo
-from efdm.lab.sweep import check_folder
+from efdm.lab.sweep import RUNS, check_folder
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.settings import run_label
 from efdm.training.settings import read_settings
@@ -47,7 +47,7 @@ def demo(
 
 def _print_files(study: Study, out: Path) -> None:
     method = study.recipe.orders[0][-1]
-    run = out / "runs" / next(planned.run for planned in reversed(study.plan) if planned.row == method)
+    run = out / RUNS / next(planned.run for planned in reversed(study.plan) if planned.row == method)
     analyse = ["efdm", "dg", "analyse", "histogram", "--checkpoint", str(run), "-o", str(out / "features")]
     for title, value in {
         "\nthe four styles": out / SHEET,
