@@ -21,7 +21,7 @@ from efdm.dg.evaluate import evaluate
 from efdm.dg.settings import Settings
 from efdm.dg.step import make_step
 from efdm.errors import SettingError
-from efdm.progress import Report
+from efdm.progress import Report, ignore
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.training import RecognitionTask
 from efdm.training.files import Record
@@ -107,4 +107,24 @@ class ClassifierTask(RecognitionTask[Settings, DomainSet, Trained]):
         return Trained(self.settings, self.model.eval(), self.records, self.data.classes)
 
 
-train, train_together = ClassifierTask.train, ClassifierTask.train_together
+def train(
+    settings: Settings,
+    data: DomainSet | Datasets,
+    folder: str | Path | None = None,
+    *,
+    resume: bool = False,
+    progress: Report = ignore,
+) -> Trained:
+    """Train a classifier and write model, records and log to ``folder``, if given.
+
+    Args:
+        data: pictures of domains, or torch datasets by domain, which are read into memory.
+        resume: continue an interrupted run with the same settings from its last checkpoint. On a CPU its losses are bit for
+            bit those of an uninterrupted run. It may continue on another device; its records then name both, since CPUs and
+            GPUs draw different random numbers.
+        progress: receives the steps of the run.
+    """
+    return ClassifierTask.train(settings, data, folder, resume=resume, progress=progress)
+
+
+train_together = ClassifierTask.train_together

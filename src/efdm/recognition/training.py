@@ -140,13 +140,7 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
         resume: bool = False,
         progress: Report = ignore,
     ) -> Trained:
-        """Train a network and write model, records and log to ``folder``, if given.
-
-        ``data`` is a `DomainSet`, or torch datasets by domain, for `efdm.dg`, and sets of people by name for `efdm.reid`.
-        A run that was interrupted, by Ctrl-C, SIGTERM or ``kill -9``, continues from its last checkpoint with
-        ``resume=True`` and the same settings. On a CPU its losses are bit for bit those of an uninterrupted run. It may
-        continue on another device; its records then name both, since CPUs and GPUs draw different random numbers.
-        """
+        """Train a network; `efdm.dg.train` and `efdm.reid.train` describe the arguments."""
         settings = resolved(settings)
         cls.check(settings)
         check_device(settings.device)

@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 from efdm.data.people import PersonSet
 from efdm.data.samplers import Batches, domain_batches, identity_batches, uniform_batches
 from efdm.models import classifier_of
-from efdm.progress import Report
+from efdm.progress import Report, ignore
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.training import RecognitionTask
 from efdm.reid import settings as reid_settings
@@ -111,4 +111,19 @@ class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
         return Trained(self.settings, self.model.eval(), self.records)
 
 
-train, train_together = ReidTask.train, ReidTask.train_together
+def train(
+    settings: Settings,
+    data: Sets,
+    folder: str | Path | None = None,
+    *,
+    resume: bool = False,
+    progress: Report = ignore,
+) -> Trained:
+    """Train a re-identification network and write model, records and log to ``folder``, if given.
+
+    ``data`` are sets of people by the names of training and test domains. The other arguments are those of `efdm.dg.train`.
+    """
+    return ReidTask.train(settings, data, folder, resume=resume, progress=progress)
+
+
+train_together = ReidTask.train_together
