@@ -1,6 +1,5 @@
 """Evaluation: pairs, records, resuming and reports."""
 
-import json
 import math
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from torch import Tensor
 from training import noise_pictures, slim_vgg
 
 from efdm.data import Source, find_pictures, read_picture
+from efdm.errors import DamagedFileError
 from efdm.progress import Progress
 from efdm.style import report
 from efdm.style.candidates import Candidate, unchanged
@@ -114,7 +114,8 @@ def test_finished_pairs_are_not_repeated(metrics: Metrics, pairs: list[Pair], tm
     path.write_bytes({"none": lines, "half a line": lines + b'{"label": "tint 1", "con', "no newline": lines[:-1]}[damage])
     assert len(read_records(tmp_path)) == 2
     records = evaluate(pairs, [again.candidate], metrics, tmp_path, **SMALL)
-    assert records == read_records(tmp_path) == [json.loads(line) for line in path.read_text().splitlines()]
+    assert records == read_records(tmp_path)
+    assert len(path.read_text().splitlines()) == 3
     assert (first.calls, again.calls, len(records)) == (2, 1, 3)
 
 
@@ -127,6 +128,9 @@ def test_each_size_and_checkpoint_has_its_own_outputs(metrics: Metrics, pairs: l
     for (size, _), found in zip(sizes, paths, strict=True):
         assert {min(read_picture(p).rgb.shape[1:]) for p in found.values()} == {size}
     assert len({p["output"] for p in paths}) == len(report.groups(records)) == 3
+    (tmp_path / "setups.json").write_text("{")
+    with pytest.raises(DamagedFileError, match=r"setups\.json: is not JSON"):
+        read_records(tmp_path)
 
 
 def test_a_result_that_is_not_finite_is_refused(metrics: Metrics, pairs: list[Pair], tmp_path: Path) -> None:

@@ -22,16 +22,18 @@ from torch import Tensor
 from efdm.data import PictureError, Source, on_white, resize, resize_short_side, write_picture
 from efdm.data.loading import digest
 from efdm.environment import environment
+from efdm.errors import DamagedFileError
 from efdm.files import fit_name
 from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
 from efdm.style.candidates import Candidate
 from efdm.style.measures import Metrics
 from efdm.text import make_unique
-from efdm.training.files import Record, append_line, mend_lines, read_lines, rounded
+from efdm.training.files import Record, append_line, mend_lines, read_lines, rounded, write_json
 
 MEASURED_AT = 384  # short side at which images are measured; distances depend on it, so it does not follow the output size
 RECORDS = "records.jsonl"
+SETUPS = "setups.json"  # candidate, settings and environment, which are the same for many records
 Pairing = Literal["order", "grid"]
 
 
@@ -75,8 +77,18 @@ def stems(sources: Sequence[Source]) -> dict[str, str]:
 
 
 def read_records(run: Path) -> list[Record]:
-    """Return the records of a run. An incomplete last line is skipped."""
-    return read_lines(run / RECORDS) if (run / RECORDS).exists() else []
+    """Return the records of a run, each with its setup. An incomplete last line is skipped."""
+    setups = _read_setups(run)
+    lines = read_lines(run / RECORDS) if (run / RECORDS).exists() else []
+    return [{**setups.get(line.get("setup", ""), {}), **line} for line in lines]
+
+
+def _read_setups(run: Path) -> dict[str, Record]:
+    path = run / SETUPS
+    try:
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+    except ValueError as error:
+        raise DamagedFileError(path, "is not JSON", "restore it from a copy, or delete the folder") from error
 
 
 def _record_key(candidate: Mapping[str, object], content: str, style: str, settings: Mapping[str, object]) -> str:
@@ -132,7 +144,7 @@ def evaluate(
     run.mkdir(parents=True, exist_ok=True)
     (run / RECORDS).touch()
     mend_lines(run / RECORDS)
-    records = read_records(run)
+    records, setups = read_records(run), _read_setups(run)
     done = {_record_key(r["candidate"], r["content"], r["style"], r["settings"]) for r in records}
     todo: dict[Pair, list[Candidate]] = {}
     for pair, candidate in product(pairs, candidates):
@@ -168,15 +180,18 @@ def evaluate(
             paths = _paths(candidate, size, *stem)
             timed = candidate.label in warm and candidate.metadata["kind"] != "unchanged"
             warm.add(candidate.label)
-            record: Record = {
-                "label": candidate.label, "candidate": dict(candidate.metadata), "content": pair.content.name,
-                "style": pair.style.name, "files": list(stem), "pictures": paths, "settings": settings,
-                "pixels": list(content.shape[-2:]), "seconds": _rounded_or_none(seconds) if timed else None,
-                "measures": measures, "environment": where,
+            setup: Record = {"candidate": dict(candidate.metadata), "settings": settings, "environment": where}
+            line: Record = {
+                "label": candidate.label, "setup": digest(setup)[:8], "content": pair.content.name, "style": pair.style.name,
+                "pictures": paths, "pixels": list(content.shape[-2:]),
+                "seconds": _rounded_or_none(seconds) if timed else None, "measures": measures,
             }  # fmt: skip
             write_picture(run / paths["output"], output[0])
-            append_line(run / RECORDS, record)
-            records.append(record)
+            if line["setup"] not in setups:
+                setups[line["setup"]] = setup
+                write_json(run / SETUPS, setups)
+            append_line(run / RECORDS, line)
+            records.append({**setup, **line})
             finished += 1
     progress(Progress("images", finished, total))
     return records
