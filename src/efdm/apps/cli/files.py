@@ -20,7 +20,7 @@ from efdm.data import WRITABLE
 from efdm.data.bulk import ENGINES, Factory, Job, run_job, take_shard
 from efdm.data.bulk import Output as Form
 from efdm.data.folders import MAX_MEMBER_BYTES, is_video
-from efdm.data.images import PictureError
+from efdm.data.images import PictureError, write_bytes
 from efdm.data.results import FORMATS
 from efdm.data.shards import find_shards
 from efdm.errors import SettingError
@@ -102,7 +102,11 @@ def piped(contents: Sequence[Path], out: Path, format: str) -> Iterator[tuple[li
         except SettingError as error:
             raise SettingError(_hide_copies(str(error)).replace(target.name, "stdout"), error.settings) from error
         if target.exists():
-            sys.stdout.buffer.write(target.read_bytes())
+            try:
+                sys.stdout.buffer.write(target.read_bytes())
+                sys.stdout.flush()
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, "stdout") from error
 
 
 def _is_pipe(path: Path) -> bool:
@@ -114,7 +118,7 @@ def _copy(path: Path, copy: Path) -> Path:
         data = file.read(MAX_MEMBER_BYTES + 1)
     if len(data) > MAX_MEMBER_BYTES:
         raise SettingError(f"{path} has more than {MAX_MEMBER_BYTES} bytes, the limit of a picture from a pipe")
-    copy.write_bytes(data)
+    write_bytes(copy, data)
     return copy
 
 
