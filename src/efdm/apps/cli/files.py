@@ -14,7 +14,7 @@ import typer
 
 from efdm.apps.cli.errors import sentence
 from efdm.apps.cli.options import choice, option, parse_shard
-from efdm.apps.cli.printing import print_error, print_message, print_text
+from efdm.apps.cli.printing import print_error, print_message, print_text, print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.data import WRITABLE
 from efdm.data.bulk import ENGINES, Factory, Job, run_job, take_shard
@@ -67,7 +67,9 @@ class JobOptions(NamedTuple):
         return asked
 
     def run(self, job: Job, factory: Factory, device: str) -> None:
-        """Run a job, print its counts and failures, and exit as `finish` does."""
+        """Run a job, print its notes, counts and failures, and exit as `finish` does."""
+        for note in job.notes:
+            print_warning(note)
         given: Any = {"engine": self.engine, "shard": parse_shard(self.shard), "workers": self.workers}
         with show_progress() as progress:
             done = run_job(job, factory, device=device, progress=progress, **given)
