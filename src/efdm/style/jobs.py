@@ -135,7 +135,8 @@ def stylize_video(
         for rgb, original in zip(made, originals, strict=True):
             writer.write(rgb, original.time, original.duration)
             progress(Progress(source.name, writer.frames, max(reader.frames or 0, writer.frames)))
-        progress(Progress(source.name, writer.frames, writer.frames))  # the number in the file may be an estimate
+        if (reader.frames or 0) > writer.frames:  # an estimate
+            progress(Progress(source.name, writer.frames, writer.frames))
     return writer.frames
 
 
