@@ -52,6 +52,12 @@ def test_a_job_needs_a_folder(place: Path, run) -> None:
     assert not Path("out.png").exists()
 
 
+def test_skipped_files_are_counted(place: Path, run) -> None:
+    Path("contents/notes.txt").write_text("no picture")
+    result = run("contents", "--style", "style.png", "-o", "out", "--shard", "1/1")
+    assert "contents: 1 other file skipped" in result.stderr
+
+
 def test_a_job_takes_no_video(place: Path, run) -> None:
     assert "got the video clip.mp4" in run("clip.mp4", "--style", "glass", "-o", "out", "--shard", "1/1", code=2).output
     assert not Path("out").exists()

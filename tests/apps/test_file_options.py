@@ -2,6 +2,8 @@
 
 import io
 import random
+import subprocess
+import sys
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -58,6 +60,22 @@ def test_messages_go_to_stderr_and_brackets_are_not_markup(place: Path, command)
     result = command("contents", "-o", "out", code=1)
     assert result.stdout == "2 pictures in out\n"
     assert all(text in result.stderr for text in ("x[.png", "[/red].png", "3 of 5 pictures failed"))
+
+
+def test_a_link_to_itself_is_named(place: Path, command) -> None:
+    Path("contents/self.png").symlink_to("self.png")
+    result = command("contents", "-o", "out", code=1)
+    assert result.stdout == "2 pictures in out\n"
+    assert "contents/self.png cannot be read" in result.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_stdout_is_named(place: Path) -> None:
+    words = ["stylize", "photo.png", "-o", "-", "--style", "style.png", "--device", "cpu"]
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run([sys.executable, "-m", "efdm", *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 2
+    assert result.stderr.startswith("stdout cannot be written (No space left on device)")
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

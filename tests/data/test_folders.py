@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from trees import touch
 
-from efdm.data import PictureError, find_pictures, folders
+from efdm.data import PictureError, find_pictures, folders, read_picture
 
 
 def picture_bytes(colour: int = 100, size: tuple[int, int] = (4, 3)) -> bytes:
@@ -89,6 +89,7 @@ def test_skipped_files_are_counted_by_kind(tmp_path: Path, monkeypatch: pytest.M
     os.mkfifo(tmp_path / "pipe.png")
     (tmp_path / "link.png").symlink_to(tmp_path / "pipe.png")
     (tmp_path / "broken.png").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "self.png").symlink_to(tmp_path / "self.png")
     scandir = os.scandir
 
     def scan(path: Path) -> object:
@@ -98,13 +99,14 @@ def test_skipped_files_are_counted_by_kind(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(os, "scandir", scan)
     found, notes = folders.scan_pictures(tmp_path, without=tmp_path / "old")
-    assert [source.name for source in found] == ["a.png", "b.png", "broken.png"]
+    assert [source.name for source in found] == ["a.png", "b.png", "broken.png", "self.png"]
     counts = {note.partition(": ")[2].partition(" skipped")[0] for note in notes}
     pictures = {"1 video", "1 HEIC picture"}
     assert counts == pictures | {"4 hidden files", "2 special files", "1 unreadable folder", "4 other files"}
     assert any("pip install 'pillow-heif'" in note for note in notes)
-    with pytest.raises(PictureError, match="pipe"):
-        find_pictures(tmp_path / "pipe.png")
+    for read in (find_pictures, read_picture, lambda path: folders.Source("pipe.png", "pipe", path).read()):
+        with pytest.raises(PictureError, match="pipe"):
+            read(tmp_path / "pipe.png")
 
 
 def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:

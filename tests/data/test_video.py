@@ -184,6 +184,10 @@ def test_an_error_leaves_the_old_file(tmp_path: Path, error: type[BaseException]
     assert (folder / "out.mp4").read_text() == "before"
 
 
+def test_the_name_of_an_incomplete_video_fits_a_file_system() -> None:
+    assert len(incomplete_path("m" * 250 + ".mp4").name) == 255
+
+
 def test_bad_files_are_explained(tmp_path: Path) -> None:
     half = clip(tmp_path / "half.mp4")  # cut before its index
     half.write_bytes(half.read_bytes()[: half.stat().st_size // 2])

@@ -12,6 +12,7 @@ from clips import clip, measure
 from torch import Tensor
 
 from efdm.models import build
+from efdm.progress import Progress
 from efdm.style.jobs import stylize_video
 from efdm.style.look import Look
 from efdm.style.options import StylizeOptions, Temporal
@@ -215,3 +216,20 @@ def test_video_file_with_sound(tmp_path: Path, stylizer: Stylizer, look: Look) -
             assert [f.time for f in reader] == [Fraction(i * i, 64) for i in range(8)]
         with av.open(str(tmp_path / "out.mp4")) as file:
             assert len(file.streams.audio) == tracks
+
+
+def test_progress_ends_with_the_number_of_frames(
+    tmp_path: Path, stylizer: Stylizer, look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("av")
+    from efdm.data.video import VideoReader, VideoWriter
+
+    with VideoWriter(tmp_path / "in.mp4", fps=8) as writer:
+        for frame in frames(3):
+            writer.write(frame)
+    made, seen = VideoReader.__init__, list[Progress]()
+    monkeypatch.setattr(VideoReader, "__init__", lambda self, path: made(self, path) or setattr(self, "frames", 5))
+    stylize_video(
+        tmp_path / "in.mp4", tmp_path / "out.mp4", stylizer, StylizeOptions(size=24), style=look, progress=seen.append
+    )
+    assert [(each.done, each.total) for each in seen] == [(1, 5), (2, 5), (3, 5), (3, 3)]

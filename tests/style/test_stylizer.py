@@ -221,6 +221,13 @@ def test_thin_masks_are_stylized(stylizer: Stylizer, thin: tuple[slice, slice]) 
     assert not torch.equal(together[:, mask], stylizer.stylize(content, dark)[:, mask])
 
 
+def test_a_region_that_is_faint_everywhere_leaves_cells_to_the_others() -> None:
+    ramp = torch.linspace(0, 1, 64).expand(16, 64)
+    right, above = region_cells([(ramp > 0.5).float(), ramp], (16, 64), 4)  # at most half of the right mask is visible
+    assert right.any(0).nonzero().flatten().tolist() == [8, 9, 10, 11]
+    assert above.any(0).nonzero().flatten().tolist() == [12, 13, 14, 15]
+
+
 def test_masks_within_one_cell_are_rejected() -> None:
     pixels = torch.zeros(2, 16, 16, dtype=torch.bool)
     pixels[0, 1, 1] = pixels[1, 2, 2] = True

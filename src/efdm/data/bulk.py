@@ -62,12 +62,13 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """Units and the folder of their results."""
+    """Units, the folder of their results, and notes about skipped files."""
 
     units: tuple[Unit, ...] = field(repr=False)
     out: Path
     output: Output
     saving: Saving = field(default_factory=Saving)
+    notes: tuple[str, ...] = field(default=(), repr=False)
 
     def mark(self, unit: Unit) -> Path:
         return self.out / MARKS / f"{unit.name}.json"
@@ -80,17 +81,19 @@ class Job:
             return None
 
 
-def find_units(content: StrPath, out: StrPath | None = None) -> tuple[Unit, ...]:
-    """Return the units of shards, a folder or a zip. They depend only on the files, not on machines or workers.
+def find_units(content: StrPath, out: StrPath | None = None) -> tuple[tuple[Unit, ...], tuple[str, ...]]:
+    """Return the units of shards, a folder or a zip, and a note about each kind of file that is skipped.
+
+    The units depend only on the files, not on machines or workers.
 
     The folder ``out`` is skipped, so a job may write to a folder inside ``content``.
     """
     if shards := find_shards(content):
-        return tuple(Unit(name, shard=p) for name, p in zip(make_unique(p.stem for p in shards), shards, strict=True))
-    sources, _ = scan_pictures(content, without=out)
+        return tuple(Unit(name, shard=p) for name, p in zip(make_unique(p.stem for p in shards), shards, strict=True)), ()
+    sources, notes = scan_pictures(content, without=out)
     size = min(MAX_UNIT, -(-len(sources) // UNITS))
     parts = [tuple(sources[first : first + size]) for first in range(0, len(sources), size)]
-    return tuple(Unit(f"{number:06}", part) for number, part in enumerate(parts))
+    return tuple(Unit(f"{number:06}", part) for number, part in enumerate(parts)), tuple(notes)
 
 
 def open_job(
@@ -102,7 +105,7 @@ def open_job(
     or files. ``output`` is "files" or "shards" and defaults to the kind of the content.
     """
     content, out, saving = Path(content), Path(out), saving or Saving()
-    units = find_units(content, out)
+    units, notes = find_units(content, out)
     output = output or ("files" if units[0].shard is None else "shards")
     check_choice("output", output, get_args(Output))
     if out.resolve() == content.resolve():
@@ -117,7 +120,7 @@ def open_job(
     if different := [name for name in identity if stored.get(name) != identity[name]]:
         problem: Any = "other data" if different == ["contents"] else "other settings"
         raise RunFolderError(f"{out} holds a job with other {' and '.join(different)}; choose another folder", out, problem)
-    return Job(units, out, output, saving)
+    return Job(units, out, output, saving, notes)
 
 
 def _digest(units: Sequence[Unit]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from efdm.data.images import Picture, PictureError, StrPath, decode, file_error, reading, to_picture
+from efdm.data.images import Picture, PictureError, StrPath, decode, file_error, open_file, reading, to_picture
 from efdm.data.picture_formats import PLUGINS, READABLE
 from efdm.text import make_unique, plural
 
@@ -57,7 +57,7 @@ class Source:
 
     def open(self) -> BinaryIO:
         with reading(self.path):
-            return open(self.path, "rb") if self.member is None else io.BytesIO(_decompress(self, self.member))
+            return open_file(self.path) if self.member is None else io.BytesIO(_decompress(self, self.member))
 
     def lines(self) -> list[str]:
         """Return the lines of a text file that are not empty, without spaces at their ends."""
@@ -175,9 +175,9 @@ def _files_below(folder: Path, skipped: Counter[str], without: StrPath | None) -
         for entry in entries:
             if is_hidden(entry.name):
                 skipped["hidden file"] += 1
-            elif entry.is_dir():
+            elif os.path.isdir(entry):  # unlike the methods of ``entry``, False for a link to itself
                 below.append(f"{prefix}{entry.name}/")
-            elif entry.is_file() or not os.path.exists(entry):  # reading a broken link reports it
+            elif os.path.isfile(entry) or not os.path.exists(entry):  # reading a broken link reports it
                 yield prefix + entry.name
             else:
                 skipped["special file"] += 1  # reading a pipe could wait forever

@@ -67,8 +67,15 @@ def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Picture:
     reduced to 8. A picture with more than ``max_pixels`` pixels raises an error before it is decoded, because even a small
     file can decode to a picture that exhausts the memory.
     """
-    with reading(path), open(path, "rb") as file:
+    with reading(path), open_file(path) as file:
         return to_picture(decode(file, str(path), max_pixels=max_pixels))
+
+
+def open_file(path: StrPath) -> BinaryIO:
+    """Return a file opened for reading. A named pipe raises an error, because opening it could wait forever."""
+    if Path(path).is_fifo():
+        raise PictureError(f"{path} is a pipe; expected a file")
+    return open(path, "rb")
 
 
 def from_image(image: Image.Image) -> Picture:

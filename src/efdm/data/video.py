@@ -19,6 +19,7 @@ from efdm.data.ffmpeg import load_av
 from efdm.data.images import StrPath, created, file_error, on_white, to_uint8
 from efdm.data.sound import Soundtrack
 from efdm.data.video_formats import TICK, VideoError, open_source, palette_graph, video_format
+from efdm.files import fit_name
 from efdm.text import plural
 
 DEFAULT_FPS = Fraction(25)  # for files that do not state a rate
@@ -133,7 +134,7 @@ class VideoReader(AbstractContextManager["VideoReader"]):
 
 def incomplete_path(path: StrPath) -> Path:
     """Return the name under which `VideoWriter` saves an incomplete video: ``out-incomplete.mp4`` for ``out.mp4``."""
-    return Path(path).with_name(f"{Path(path).stem}-incomplete{Path(path).suffix}")
+    return Path(path).with_name(fit_name(f"{Path(path).stem}-incomplete", Path(path).suffix))
 
 
 class VideoWriter:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import tee
 from pathlib import Path
@@ -135,6 +135,8 @@ def stylize_video(
         for rgb, original in zip(made, originals, strict=True):
             writer.write(rgb, original.time, original.duration)
             progress(Progress(source.name, writer.frames, max(reader.frames or 0, writer.frames)))
+        if (reader.frames or 0) > writer.frames:  # an estimate
+            progress(Progress(source.name, writer.frames, writer.frames))
     return writer.frames
 
 
@@ -170,14 +172,15 @@ def stylize_job(
     >>> run_job(*stylize_job("photos/", ["starry"], "out/", pretrained("small")), engine="ray")  # doctest: +SKIP
     """
     options = options or StylizeOptions()
-    looks = make_looks(find_styles(styles)[0], weights, mix, (), ())
+    found, notes = find_styles(styles)
+    looks = make_looks(found, weights, mix, (), ())
     weights_bytes = b"".join(values.cpu().numpy().tobytes() for values in network.state_dict().values())
     settings = {
         "options": asdict(options), "precision": precision, "network": f"{network.name} {digest(weights_bytes)}",
         "looks": [[look.name, look.weights, [digest(style) for style in look.styles]] for look in looks],
     }  # fmt: skip
     job = open_job(Path(content), Path(out), settings, output, saving)
-    return job, partial(stylize_process, network, looks, options, precision)
+    return replace(job, notes=(*notes, *job.notes)), partial(stylize_process, network, looks, options, precision)
 
 
 def digest(source: bytes | Source) -> str:

@@ -130,14 +130,14 @@ def coverage(mask: Tensor, size: Sequence[int], stride: int) -> Tensor:
 def region_cells(masks: Sequence[Tensor], size: Sequence[int], stride: int) -> list[Tensor]:
     """Return masks on the cells of a feature map, each cell assigned to at most one mask.
 
-    A cell belongs to the mask that covers most of it; where masks overlap, the last one applies. A mask too thin to own a
-    cell gets every cell that it touches.
+    A cell belongs to the mask that covers most of it; where masks overlap, the last one applies. A mask too thin or faint to
+    own a cell gets the cells that it covers at least half as much as its best cell.
     """
     covered = torch.stack([coverage(mask, size, stride) for mask in without_overlap(masks)])
     rest = (1 - covered.sum(0)).clamp(min=0)
     owner = torch.cat([covered, rest[None]]).argmax(0)
     for i in [i for i in range(len(masks)) if not (owner == i).any()]:
-        owner = torch.where(covered[i] > 0, i, owner)
+        owner = torch.where((covered[i] > 0) & (covered[i] >= covered[i].max() / 2), i, owner)
     found = [owner == i for i in range(len(masks))]
     for i, cells in enumerate(found):
         if not cells.any() and covered[i].any():  # a mask hidden by later masks covers nothing

@@ -104,6 +104,8 @@ def match_video(source: Path, reference: Reference, out: Path, options: MatchOpt
         for frame, planes, bins in read():
             made = match_chunk(curves, planes, bins, reference.space, options.strength)
             writer.write(made.byte(), frame.time, frame.duration)
+    if (reader.frames or 0) > writer.frames:  # an estimate
+        progress(Progress(source.name, 2 * writer.frames, 2 * writer.frames))
     return writer.frames
 
 

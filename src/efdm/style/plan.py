@@ -189,7 +189,7 @@ def is_file(out: Path, given: Sequence[Path], results: str, extensions: Collecti
     single = one_picture and looks == 1
     if single and suffix not in extensions:
         allowed = ", ".join(dict.fromkeys(extensions))
-        raise SettingError(f"{out} cannot be written; the extension must be one of {allowed}", "out")
+        raise SettingError(f"{out} cannot be written as a picture; the extension must be one of {allowed}", "out")
     if not single and suffix in extensions:
         message = f"{out} is a single file; {results} need a folder"
         if one_picture:
@@ -210,7 +210,7 @@ def make_folder(out: Path) -> None:
 
 def check_overwrite(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     """Raise if an output is also an input, possibly under another name or a symbolic link."""
-    known = {path.resolve(): path for path in inputs}
+    known = {os.path.realpath(path): path for path in inputs}  # `Path.resolve` raises for a link to itself
     for out in outputs:
-        if (path := known.get(out.resolve())) is not None:
+        if (path := known.get(os.path.realpath(out))) is not None:
             raise ValueError(f"{out} would overwrite the input {path}; choose another output")

@@ -121,6 +121,14 @@ def test_a_video_whose_header_understates_its_length(
     assert not list(handlers.folder.rglob("*.mp4"))
 
 
+def test_a_video_that_is_cut_short_names_no_file_of_the_app(handlers: Handlers, tmp_path: Path) -> None:
+    video = clip(tmp_path / "clip.mp4", frames=14, options={"movflags": "+faststart"})
+    video.write_bytes(video.read_bytes()[: video.stat().st_size // 2])
+    with pytest.raises(PictureError, match="cut short") as error:
+        handlers.stylize_video(video, STARRY, size=48)
+    assert "saved" not in str(error.value)
+
+
 def test_matched_colours_equal_the_python_call(handlers: Handlers, cat: Path, tmp_path: Path) -> None:
     references = [photo(tmp_path / "rocket.png", "rocket"), photo(tmp_path / "coffee.png", "coffee")]
     _, after = handlers.match_colors(cat, references, space="lab", strength=0.5)

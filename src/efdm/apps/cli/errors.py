@@ -39,8 +39,11 @@ def report_errors(interrupted: str | Callable[[], str] = "interrupted") -> Itera
 
 
 def is_expected(error: Exception) -> bool:
-    """Return False for a defect in the program, which needs its traceback, and for `typer.Exit`."""
-    return isinstance(error, EXPECTED) or is_out_of_memory(error)
+    """Return False for a defect in the program, which needs its traceback, for `typer.Exit`, and for a closed pipe.
+
+    The pipe is closed when the reader of stdout ends, such as `head`; typer then exits without a message.
+    """
+    return (isinstance(error, EXPECTED) and not isinstance(error, BrokenPipeError)) or is_out_of_memory(error)
 
 
 def sentence(error: Exception) -> str:

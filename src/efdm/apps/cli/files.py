@@ -14,13 +14,13 @@ import typer
 
 from efdm.apps.cli.errors import sentence
 from efdm.apps.cli.options import choice, option, parse_shard
-from efdm.apps.cli.printing import print_error, print_message, print_text
+from efdm.apps.cli.printing import print_error, print_message, print_text, print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.data import WRITABLE
 from efdm.data.bulk import ENGINES, Factory, Job, run_job, take_shard
 from efdm.data.bulk import Output as Form
 from efdm.data.folders import MAX_MEMBER_BYTES, is_video
-from efdm.data.images import PictureError
+from efdm.data.images import PictureError, write_bytes
 from efdm.data.results import FORMATS
 from efdm.data.shards import find_shards
 from efdm.errors import SettingError
@@ -67,7 +67,9 @@ class JobOptions(NamedTuple):
         return asked
 
     def run(self, job: Job, factory: Factory, device: str) -> None:
-        """Run a job, print its counts and failures, and exit as `finish` does."""
+        """Run a job, print its notes, counts and failures, and exit as `finish` does."""
+        for note in job.notes:
+            print_warning(note)
         given: Any = {"engine": self.engine, "shard": parse_shard(self.shard), "workers": self.workers}
         with show_progress() as progress:
             done = run_job(job, factory, device=device, progress=progress, **given)
@@ -102,7 +104,11 @@ def piped(contents: Sequence[Path], out: Path, format: str) -> Iterator[tuple[li
         except SettingError as error:
             raise SettingError(_hide_copies(str(error)).replace(target.name, "stdout"), error.settings) from error
         if target.exists():
-            sys.stdout.buffer.write(target.read_bytes())
+            try:
+                sys.stdout.buffer.write(target.read_bytes())
+                sys.stdout.flush()
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, "stdout") from error
 
 
 def _is_pipe(path: Path) -> bool:
@@ -114,7 +120,7 @@ def _copy(path: Path, copy: Path) -> Path:
         data = file.read(MAX_MEMBER_BYTES + 1)
     if len(data) > MAX_MEMBER_BYTES:
         raise SettingError(f"{path} has more than {MAX_MEMBER_BYTES} bytes, the limit of a picture from a pipe")
-    copy.write_bytes(data)
+    write_bytes(copy, data)
     return copy
 
 

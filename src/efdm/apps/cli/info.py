@@ -19,8 +19,8 @@ from efdm.version import VERSION
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 PACKAGES = (
-    "torch", "numba", "numpy", "pillow", "pillow-heif", "av", "safetensors", "tifffile", "torchvision", "timm", "triton",
-    "onnxruntime", "gradio",
+    "torch", "numba", "numpy", "pillow", "pillow-heif", "pillow-jxl-plugin", "av", "safetensors", "tifffile", "torchvision",
+    "timm", "triton", "onnxruntime", "gradio",
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from efdm.data import Picture, read_picture
 from efdm.data.embedded import styles as painted_styles
-from efdm.data.images import on_white, write_picture
+from efdm.data.images import PictureError, on_white, write_picture
 from efdm.errors import SettingError
 from efdm.models import NETWORKS
 from efdm.models.weights import is_available
@@ -170,7 +170,10 @@ class Handlers:
 
         out = self._new_folder() / f"{_name(video, styles)}.mp4"
         look = self._look(network, styles, options.size)
-        stylize_video(source, out, network.stylizer, options, style=look, progress=bounded)
+        try:
+            stylize_video(source, out, network.stylizer, options, style=look, progress=bounded)
+        except PictureError as error:  # names the finished part, which the page does not offer, and has its reason as cause
+            raise error.__cause__ if isinstance(error.__cause__, PictureError) else error from None
         return out
 
     def match_colors(
