@@ -110,7 +110,7 @@ def test_cuhk03_numbers_people_within_camera_pairs(tmp_path: Path) -> None:
     (tmp_path / found.shots[0].name).unlink()
     partial = find_people(tmp_path)
     assert partial.layout == "cuhk03"  # not the labeled pictures, which are more
-    assert partial.skipped == [(found.shots[0].name.split("/")[1], "1_001_1_01.png is listed but does not exist")]
+    assert partial.skipped == [(found.shots[0].name.split("/")[1], "1_001_1_01.png is listed but missing")]
     labeled = find_people(tmp_path, "cuhk03-labeled")
     assert all(shot.name.startswith("images_labeled") for shot in labeled.shots)
     assert rows(labeled, "query") == rows(found, "query")

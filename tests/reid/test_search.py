@@ -104,6 +104,7 @@ def test_pictures_without_names_of_a_layout_are_searched(model: torch.nn.Module,
     assert found.hits(0)[0].name == "img 3.png"
     assert {hit.match for hit in found.hits(0)} == {"unknown"}
     assert found.distances[0, 0] < 1e-5
+    assert replace(found, distances=found.distances - 1).hits(0)[0].distance == 0  # not -0.000
     assert [name for name, _ in found.gallery.skipped] == ["damaged.png"]
     with pytest.raises(PictureError, match=r"damaged\.png holds no readable pictures: .*not a picture"):
         search_files(model, tmp_path / "gallery" / "damaged.png", tmp_path / "gallery", size=SIZE)

@@ -85,11 +85,11 @@ def _by_lists(shots: Sequence[Shot], lists: Mapping[str, Iterable[str]], file: s
     there = {PurePosixPath(shot.name).stem for shot in shots}
     lost = sorted({name for own in names.values() for stem, name in own.items() if stem not in there})
     unlisted = [shot.name for shot in divided if not shot.splits]
-    reasons = {"is listed but does not exist": lost, "is not in any list": unlisted}
+    reasons = {"listed but missing": lost, "not in any list": unlisted}
     return Found(
         listed,
-        [(name, f"{name} {reason}") for reason, own in reasons.items() for name in own],
-        [f"{plural(len(own), 'picture')}: {first_few(own)}: each {reason}" for reason, own in reasons.items() if own],
+        [(name, f"{name} is {reason}") for reason, own in reasons.items() for name in own],
+        [f"{plural(len(own), 'picture')} {reason}: {first_few(own)}" for reason, own in reasons.items() if own],
     )
 
 

@@ -23,6 +23,7 @@ from efdm.dg.settings import check
 from efdm.dg.training import check_classes
 from efdm.errors import SettingError
 from efdm.lab import sweep
+from efdm.lab.plan import expand
 from efdm.lab.recipe import Recipe, load_recipe
 from efdm.lab.tasks import TASKS
 from efdm.models.backbones import BACKBONES, build_backbone
@@ -66,20 +67,23 @@ def prepare_sweep(
         raise SettingError(f"only PACS has {' and '.join(pacs)}; the data of {recipe.name} is {recipe.data}", [*pacs])
     sweep.check_sources(recipe, sources)
     check_outside(out, sources)
+    listing = list_domains(recipe.data, sources)
     if domains:
-        check_domains("domains", domains, list_domains(recipe.data, sources))
-    changes = sweep_settings(recipe, out, changes, methods)
+        check_domains("domains", domains, listing)
+    changes = sweep_settings(recipe, out, changes, methods, listing.domain_names)
     data = sweep.load_data(recipe, sources, size=changes.get("size", 0), storage=storage, progress=progress, **pacs)
     # runs on another split or on a part of PACS must not be mistaken for runs on PACS
     special = ["own split"] * (pacs.get("split") == "own") + ["partial copy"] * (pacs.get("copy") == "partial")
     return replace(recipe, data=", ".join([recipe.data, *special])), data, changes
 
 
-def sweep_settings(recipe: Recipe, out: Path, changes: Mapping[str, Any], methods: Sequence[str] | None) -> dict[str, Any]:
-    """Return ``changes`` with defaults for this machine. Raise for an invalid folder, method, device or backbone."""
+def sweep_settings(
+    recipe: Recipe, out: Path, changes: Mapping[str, Any], methods: Sequence[str] | None, domains: Sequence[str]
+) -> dict[str, Any]:
+    """Return ``changes`` with defaults for this machine. Raise for an invalid folder, setting, device or backbone."""
     sweep.check_folder(out)
-    for row in methods or ():
-        check_method("methods", row, recipe.rows)
+    for _, planned in expand(recipe, domains, methods=methods, **changes):
+        recipe.task_row.task.check(planned)
     settings = {**recipe.settings, **changes}
     machine = device_settings(settings, runs="many")
     if not (out / sweep.RECIPE).exists():  # a started sweep does not need the weights again

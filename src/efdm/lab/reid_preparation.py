@@ -96,7 +96,7 @@ def prepare_reid_sweep(
         raise SettingError(f"{recipe.name} needs data sets named {', '.join(names)}; got {given}", "data")
     for name in domains or ():
         check_choice("domains", name, names)
-    changes = sweep_settings(recipe, out, changes, methods)
+    changes = sweep_settings(recipe, out, changes, methods, names)
     size = {"size": Settings.size, **recipe.settings, **changes}["size"]
     return recipe, read_sets({name: paths[name] for name in names}, size=size, progress=progress, **reading), changes
 

@@ -177,6 +177,12 @@ def _create_timm(name: str, classes: int, pretrained: bool = False, **options: A
         hint = f"; did you mean {close}?" if close else ""
         own = ", ".join(BACKBONES)
         raise SettingError(f"{name!r} is neither a model of timm {timm.__version__} nor one of {own}{hint}", "backbone")
+    try:
+        timm.get_pretrained_cfg(name)
+    except RuntimeError as error:  # an unknown tag, as in resnet18.unknown
+        network = name.partition(".")[0]
+        tags = ", ".join(timm.list_models(f"{network}.*", pretrained=True)) or network
+        raise SettingError(f"timm {timm.__version__} has no weights {name!r}; choose from {tags}", "backbone") from error
     if not pretrained:
         return timm.create_model(name, num_classes=classes, **options)
     before = constants.HF_HUB_OFFLINE

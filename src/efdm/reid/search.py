@@ -58,7 +58,7 @@ class SearchResult:
         for index, distance in zip(self.ranked[row].tolist(), self.distances[row].tolist(), strict=True):
             other = int(self.gallery.people[index])
             match: Match = "unknown" if UNKNOWN in (person, other) else "same" if person == other else "other"
-            found.append(Hit(self.gallery.names[index], distance, match))
+            found.append(Hit(self.gallery.names[index], max(0.0, distance), match))  # rounding gives -1e-7
         return [hit for hit in found if hit.distance < torch.inf]
 
     def sheet(self, *, rows: int = 8, cell: tuple[int, int] = (160, 80), title: str = "") -> Picture:

@@ -74,6 +74,32 @@ def test_a_model_of_another_input_size_is_refused_before_pictures_are_read(
         assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("no_reading")
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    {
+        "size=[64,32]": "size must be a valid integer",
+        "size=wide": "size must be a valid integer",
+        "lr=fast": "lr must be a valid number",
+        "batch=0": "batch must be greater",
+        "seed=1": "seed cannot be overridden",
+    }.items(),
+)
+def test_settings_of_a_recipe_are_checked_before_pictures_are_read(
+    change: str, expected: str, recipe: Path, pictures: Path, tmp_path: Path
+) -> None:
+    command = studying(recipe, pictures, tmp_path / "out", "--set", change)
+    assert expected in run(*command, code=2).output
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("no_reading")
+def test_an_unknown_tag_of_a_timm_model_lists_the_known_ones(pictures: Path, tmp_path: Path) -> None:
+    output = run(*training(pictures, tmp_path / "out", backbone="resnet18.unknown"), code=2).output
+    assert "resnet18.unknown" in output
+    assert "resnet18.tv_in1k" in output
+
+
 def test_a_folder_of_several_runs_lists_them(trained: Path, pictures: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / "many" / "runs" / name).mkdir(parents=True)
