@@ -13,21 +13,29 @@ and at equal style. The error of a difference is its standard deviation over boo
 """
 
 import argparse
-import subprocess
-import sys
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+import math
+import multiprocessing
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from efdm.data import find_pictures
 from efdm.environment import environment
-from efdm.style.evaluate import read_records
+from efdm.progress import Progress, Report
+from efdm.style import Settings
+from efdm.style.candidates import load_candidates
+from efdm.style.evaluate import evaluate, make_pairs
+from efdm.style.measures import load_metrics
 from efdm.style.report import groups
+from efdm.style.training import train
+from efdm.training.capture import Speed
 from efdm.training.device import default_device
-from efdm.training.files import append_line, read_lines, write_json
+from efdm.training.files import Record, append_line, read_lines, write_json
 from efdm.training.folder import CHECKPOINT, DONE
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -40,7 +48,10 @@ STRENGTHS = (0.5, 0.75, 1.0)
 AT_EQUAL_CONTENT = ("style_distance", "skewness_error", "kurtosis_error", "infinity_norm_error")
 LEVELS = 9  # values of x, evenly over the range that two curves share; they are compared at all but the ends
 MEASURES = "measures.jsonl"
+OFFICIAL = "official"  # the decoder of pytorch-AdaIN
 SAMPLES = 500  # of the bootstrap
+SECONDS = 10.0  # between two lines of progress
+SPEEDS: Mapping[str, Speed] = {"cpu": "plain", "cuda": "compile+graph"}
 
 
 def run_name(method: str, weight: float, seed: int) -> str:
@@ -51,40 +62,52 @@ def names(methods: Iterable[str]) -> list[str]:
     return [run_name(m, w, s) for m in methods for w, s in product(*RUNS[m])]
 
 
-def efdm(*words: object) -> None:
-    subprocess.run([sys.executable, "-m", "efdm", *map(str, words)], check=True)
-
-
-def train(name: str, options: argparse.Namespace) -> None:
+def train_decoder(name: str, options: argparse.Namespace) -> None:
     folder = options.out / name
     if (folder / DONE).exists():
         return
-    if (folder / CHECKPOINT).exists():
-        return efdm("train", "style", "--resume", "-o", folder)
     method, weight, seed = name.split("-")
-    efdm(
-        "train", "style", "-o", folder, "--content", options.content, "--style", options.style, "--encoder", "vgg19",
-        "--method", method, "--style-weight", weight[1:], "--seed", seed[1:], "--iterations", options.iterations,
-        "--batch", options.batch, "--size", options.size, "--short-side", options.short_side, "--save-every", 2000,
-        "--preview-every", 0,
+    settings = Settings.for_encoder(
+        "vgg19", content=options.content, style=options.style, method=method, style_weight=float(weight[1:]),
+        seed=int(seed[1:]), iterations=options.iterations, batch=options.batch, size=options.size,
+        short_side=options.short_side, speed=SPEEDS[default_device()], save_every=2000, preview_every=0,
     )  # fmt: skip
+    train(settings, folder, resume=(folder / CHECKPOINT).exists(), progress=printer(name))
 
 
-def evaluate(name: str, network: Path, options: argparse.Namespace) -> None:
-    """Append the measures of a network, ``(strengths, pairs)`` each."""
-    folder = options.out / "evaluation" / name
-    if name in measured(options.out):
-        return
-    efdm(
-        "evaluate", "style", "-o", folder, "--content", options.test_content, "--style", options.test_style,
-        "--strength", ",".join(map(str, STRENGTHS)), "--pairs", options.pairs, "--vgg", options.vgg,
-        "--network", f"{name}={network}",
+def printer(name: str) -> Report:
+    """Return a callback that prints the progress of a decoder."""
+    last = -math.inf
+
+    def report(progress: Progress) -> None:
+        nonlocal last
+        if time.monotonic() - last >= SECONDS:
+            last = time.monotonic()
+            print(f"{name}: {progress.label} {progress.done}/{progress.total}", flush=True)
+
+    return report
+
+
+def measure(name: str, network: str | Path, options: argparse.Namespace) -> Record:
+    """Return a line with the measures of a network, ``(strengths, pairs)`` each."""
+    contents, styles = find_pictures(options.test_content), find_pictures(options.test_style)
+    device = default_device()
+    candidates = load_candidates((), {name: network}, strengths=STRENGTHS, device=device)
+    records = evaluate(
+        make_pairs(contents, styles, most=options.pairs), candidates[1:], load_metrics(vgg=options.vgg, device=device),
+        options.out / "evaluation" / name, device=device, progress=printer(name),
     )  # fmt: skip
-    found = [group for group in groups(read_records(folder)) if "model" in group.candidate]
-    found.sort(key=lambda group: group.candidate["strength"])
+    found = sorted(groups(records), key=lambda group: group.candidate["strength"])
     values = {m: [group.values(m) for group in found] for m in ("lpips", *AT_EQUAL_CONTENT)}
-    where = environment(default_device())
-    append_line(options.out / MEASURES, {"network": name, "iterations": options.iterations, **values, "environment": where})
+    return {"network": name, "iterations": options.iterations, **values, "environment": environment(device)}
+
+
+def run(name: str, options: argparse.Namespace) -> Record:
+    """Train a decoder and return its measures. The official decoder is only measured."""
+    if name == OFFICIAL:
+        return measure(name, options.official, options)
+    train_decoder(name, options)
+    return measure(name, options.out / name / "network.safetensors", options)
 
 
 def measured(folder: Path) -> dict[str, dict[str, Array]]:
@@ -157,15 +180,13 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="compare existing measures without training")
     options = parser.parse_args()
 
-    def run(name: str) -> None:
-        train(name, options)
-        evaluate(name, options.out / name / "network.safetensors", options)
-
+    wanted = [*names(options.methods), *([OFFICIAL] if options.official else [])]
     if not options.table:
-        with ThreadPoolExecutor(options.jobs) as pool:
-            list(pool.map(run, names(options.methods)))
-        if options.official:
-            evaluate("official", options.official, options)
+        # processes that train several decoders each, so that a step is compiled once per process
+        with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
+            missing = [name for name in wanted if name not in measured(options.out)]
+            for done in as_completed([pool.submit(run, name, options) for name in missing]):
+                append_line(options.out / MEASURES, done.result())
     data = measured(options.out)
     curves = {
         name: {measure: values.mean(1).round(4).tolist() for measure, values in run.items()} for name, run in data.items()

@@ -1,5 +1,6 @@
 """Benchmarks run on small inputs, and their committed records are complete and successful."""
 
+import itertools
 import json
 import re
 import subprocess
@@ -10,10 +11,12 @@ from typing import Any
 
 import baselines
 import dg
+import numpy as np
 import projection
 import pytest
 import records
 import retrieval
+import style_methods
 import table3
 import torch
 from records import CORE, MEASURED, RESULTS, ROOT, changes_since, read_record
@@ -152,6 +155,27 @@ def test_changes_of_comments_and_docstrings_are_no_changes_of_code(monkeypatch: 
     before, comment, code = (records._code(commit, "a.py") for commit in versions)
     assert before == comment
     assert before != code
+
+
+def test_methods_of_style_transfer_are_compared_at_equal_content() -> None:
+    """AdaIN's curve lies 0.02 above EFDM's, although its decoders have other content distances."""
+    data: dict[str, dict[str, Any]] = {}
+    noise = np.random.default_rng(0).normal(scale=0.005, size=(2, 2, 20))  # method, seed, pair
+    for m, (method, shift) in enumerate({"efdm": 0.0, "adain": 0.03}.items()):
+        weights, seeds = style_methods.RUNS[method]
+        for (k, weight), seed in itertools.product(enumerate(weights), seeds):
+            content = np.array([0.3, 0.4, 0.5])[:, None] + 0.02 * k + shift + noise[m, seed]
+            style = 1 - content + 0.02 * m
+            measures = dict.fromkeys(style_methods.AT_EQUAL_CONTENT, style)
+            data[style_methods.run_name(method, weight, seed)] = {"lpips": content, **measures}
+    found = style_methods.compare(data)
+    assert set(found) == {
+        *(f"{measure} at equal lpips, efdm - adain" for measure in style_methods.AT_EQUAL_CONTENT),
+        "lpips at equal style_distance, efdm - adain",
+    }
+    for row in found.values():
+        assert row["mean"] == pytest.approx(-0.02, abs=1e-3)
+        assert row["error"] < 2e-3
 
 
 def test_the_gpu_tests_passed() -> None:
