@@ -109,7 +109,8 @@ def published(claim: Claim, lines: tuple[Published, ...], direction: str = "") -
 
 def _values(lines: tuple[Published, ...], row: str, selection: str) -> dict[str, float]:
     """Return the paper's numbers of a row. Both forms of EFDMix share them, with and without the gradient of its code."""
-    same = (row, row.removesuffix("-flow")) if row.startswith("efdmix") else (row,)
+    plain = row.removesuffix("-flow")
+    same = (plain, f"{plain}-flow") if row.startswith("efdmix") else (row,)
     for line in lines:
         if line.row in same and line.selection == selection and "MixStyle" not in line.source:
             return {column: mean for column, (mean, _) in line.values.items()}
