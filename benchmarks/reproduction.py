@@ -269,9 +269,12 @@ def reproduction_table() -> str:
 
 def summary() -> str:
     """Return how many rows have each verdict."""
-    verdicts = Counter(row.verdict for row in rows())
+    made = rows()
+    verdicts = Counter(row.verdict for row in made)
+    untested = sum(row.verdict == HOLDS and row.difference is None for row in made)
     counts = ", ".join(f"{verdicts[name]} {name}" for name in (HOLDS, FAILS, OPEN, INCOMPLETE, ABSENT) if verdicts[name])
-    return f"Domain generalization and re-identification, {verdicts.total()} rows: {counts}."
+    note = f"Of those that hold, {untested} are observations on one model or times, without a test over seeds."
+    return f"Domain generalization and re-identification, {verdicts.total()} rows: {counts}. {note}"
 
 
 def single_correction(made: Sequence[Row]) -> str:
