@@ -1,5 +1,7 @@
 """Selection of pictures, and features after stages."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -39,12 +41,12 @@ def test_pictures_are_spread_evenly(data: DomainSet) -> None:
     assert torch.equal(pick(data, 1000, domains=[domain]), everything)
 
 
-def test_pictures_of_one_class(data: DomainSet) -> None:
+def test_pictures_of_one_class(data: DomainSet, tmp_path: Path) -> None:
     picked = pick(data, 1, classes=["3"])
     assert {data.classes[label] for label in data.labels[picked].tolist()} == {"3"}
     assert data.domains[picked].bincount().tolist() == [1] * 4
-    assert Sample(two_stages(), data, picked, 32).metadata("x")["classes"] == ["3"]
-    assert "classes" not in Sample(two_stages(), data, pick(data, None), 32).metadata("x")
+    assert Sample(two_stages(), data, picked, 32).save("x", {}, tmp_path)["classes"] == ["3"]
+    assert "classes" not in Sample(two_stages(), data, pick(data, None), 32).save("x", {}, tmp_path)
     with pytest.raises(ValueError, match="classes='three' is not one of"):
         pick(data, 1, classes=["three"])
 
@@ -107,9 +109,9 @@ def test_wrong_stages(data: DomainSet, stage: str, message: str) -> None:
         list(Sample(model, data, pick(data, 1), 32).features(stage))
 
 
-def test_domain_numbers_are_consecutive(data: DomainSet) -> None:
+def test_domain_numbers_are_consecutive(data: DomainSet, tmp_path: Path) -> None:
     names = [data.domain_names[3], data.domain_names[1]]
     picked = pick(data, 2, domains=names)
     sample = Sample(two_stages(), data, picked, 32)
     assert [sample.domains[n] for n in sample.labels.tolist()] == [names[0], names[0], names[1], names[1]]
-    assert sample.metadata("x")["pictures"] == dict.fromkeys(sorted(names, key=data.domain_names.index), 2)
+    assert sample.save("x", {}, tmp_path)["pictures"] == dict.fromkeys(sorted(names, key=data.domain_names.index), 2)

@@ -66,7 +66,7 @@ def test_ties_of_relu_prelu_and_bf16(data: DomainSet, tmp_path: Path) -> None:
     assert inside["prelu", "bf16"] > inside["prelu", "fp32"] + 20
     assert percent["0", "output", "own", "fp32"] < inside["own", "fp32"]
     assert percent["pictures", "output", "", "uint8"] > 90
-    assert (tmp_path / "ties.md").read_text() == table(content["rows"], "ReLU6")
+    assert (tmp_path / "ties.md").read_text() == table(content)
 
 
 def test_a_final_activation_is_listed_once(data: DomainSet, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_table_by_hand() -> None:
         {**place, "activation": "own", "precision": "fp32", "percent": 12.34},
         {**place, "activation": "prelu", "precision": "fp32", "percent": 5.0},
     ]
-    head, _, pictures, stage, *_ = table(rows, "ReLU").splitlines()
+    head, _, pictures, stage, *_ = table({"rows": rows, "own": "ReLU"}).splitlines()
     assert head == "| place | values | ReLU, fp32 | PReLU, fp32 |"
     assert pictures == "| pictures | 16 | 97.2 | 97.2 |"
     assert stage == "| stage1, after the stage | 9 | 12.3 | 5.0 |"
@@ -108,7 +108,7 @@ def test_every_bar_is_in_the_legend(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     rows += [{**place, "activation": activation, "precision": precision} for activation, precision in variants]
     drawn: list[Any] = []
     monkeypatch.setattr(ties, "save", lambda figure, path: drawn.append(figure))
-    ties.draw(rows, "ReLU", "a model", tmp_path / "ties.png")
+    ties.draw({"rows": rows, "own": "ReLU", "model": "a model"}, tmp_path / "ties.png")
     (figure,) = drawn
     figure.draw_without_rendering()
     (legend,) = figure.legends

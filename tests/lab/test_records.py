@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from efdm.lab import read_study
-from efdm.lab.records import FILE, append_records, by_run, complete, read_records
+from efdm.lab.records import RECORDS, append_records, by_run, complete, read_records
 from efdm.recognition.settings import identity
 
 COMMITTED = sorted((Path(__file__).parents[2] / "results").rglob("recipe.json"))
@@ -51,6 +51,6 @@ def test_attempts_of_a_run_are_not_mixed() -> None:
 def test_committed_records_keep_their_identities(recipe: Path) -> None:
     """Otherwise a sweep would repeat their runs."""
     study = read_study(recipe.parent)
-    assert {record["run"] for record in read_records(recipe.with_name(FILE))} <= {planned.run for planned in study.plan}
+    assert {record["run"] for record in read_records(recipe.with_name(RECORDS))} <= {planned.run for planned in study.plan}
     for planned in study.plan:
         assert identity(study.recipe.task_row.settings(**planned.settings)) == planned.run

@@ -22,16 +22,16 @@ FACTS: Mapping[str, str] = {
 }  # fmt: skip
 
 # which pictures of a test domain are scored
-PICTURES: Mapping[str, tuple[str, str]] = {
+SCORED_PICTURES: Mapping[str, tuple[str, str]] = {
     "all": ("all", ""), "rest": ("the", ", except those in the validation split"), "official": ("the official test", ""),
     "": ("the", ""),
 }  # fmt: skip
 
 
 def accuracy_sentences(
-    study: Study, made: Numbers, selection: str, score: str, std: str, published: Sequence[Published]
+    study: Study, numbers: Numbers, selection: str, score: str, std: str, published: Sequence[Published]
 ) -> list[str]:
-    """Return the caption of a table of accuracies or other scores, ``made``, with lines of ``published`` numbers."""
+    """Return the caption of a table of accuracies or other scores, ``numbers``, with lines of ``published`` numbers."""
     recipe, protocol, rule = study.recipe, study.recipe.protocol_row, SELECTIONS[selection]
     columns = {"test": "test domain", "train": "training domain"}[protocol.columns]
     columns = "training data → test data" if protocol.heading == "direction" else columns
@@ -39,12 +39,12 @@ def accuracy_sentences(
     return [
         f"{recipe.data}, {recipe.protocol}: {protocol.about}. Columns: {columns}.",
         *(
-            recipe.task_row.measures(study.plan)
+            recipe.task_row.score_sentences(study.plan)
             or [f"Accuracy in %{score_words(study, score, rule.scored or protocol.scored)}."]
         ),
         f"Selection: {selection} ({rule.about}).",
         spread_words(study, std),
-        *(chosen_sentences(made) if (recipe.grid or recipe.draws) and rule.among == "hparams" else []),
+        *(chosen_sentences(numbers) if (recipe.grid or recipe.draws) and rule.among == "hparams" else []),
         *row_sentences(study),
         *setting_sentences(study),
         *_published_sentences(study, published, std),
@@ -60,7 +60,7 @@ def score_words(study: Study, score: str, scored: str = "") -> str:
     except_for = f" (the official test pictures for {', '.join(sorted(official))})" if official else ""
     if official and official == tested:
         scored, except_for = "official", ""
-    (which, but), several = PICTURES[scored], "" if study.recipe.protocol_row.columns == "test" else "s together"
+    (which, but), several = SCORED_PICTURES[scored], "" if study.recipe.protocol_row.columns == "test" else "s together"
     return {
         "pooled": f" over {which} pictures of the test domain{several}{but}{except_for}",
         "mean of domains": f", the mean over test domains, each over {which} pictures{but}{except_for}",
@@ -123,11 +123,11 @@ def _method_text(settings: Mapping[str, Any], methods: Mapping[str, Any]) -> str
     return ", ".join([settings["method"], *options])
 
 
-def chosen_sentences(made: Numbers) -> list[str]:
+def chosen_sentences(numbers: Numbers) -> list[str]:
     """Return the hyperparameters that the rule chose for each row: once if equal everywhere, else by column."""
     sentences = []
-    for row, by_column in made.chosen.items():
-        counts = {column: Counter(by_column[column].values()) for column in made.columns if column in by_column}
+    for row, by_column in numbers.chosen.items():
+        counts = {column: Counter(by_column[column].values()) for column in numbers.columns if column in by_column}
         if len({hparams for count in counts.values() for hparams in count}) == 1:
             sentences.append(f"Chosen for {row}: {next(iter(next(iter(counts.values()))))} everywhere.")
         elif counts:

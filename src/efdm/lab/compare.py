@@ -74,13 +74,13 @@ def difference(numbers: Numbers, first: str, second: str) -> Difference:
 
 def holm(differences: Iterable[Difference]) -> list[Difference]:
     """Return the differences with ``p_holm`` corrected for the number of complete ones (Holm, 1979)."""
-    made = list(differences)
-    complete = sorted((i for i, d in enumerate(made) if d.verdict != "incomplete"), key=lambda i: made[i].p)
+    corrected = list(differences)
+    complete = sorted((i for i, d in enumerate(corrected) if d.verdict != "incomplete"), key=lambda i: corrected[i].p)
     largest = 0.0
     for place, i in enumerate(complete):
-        largest = max(largest, min(1.0, made[i].p * (len(complete) - place)))
-        made[i] = replace(made[i], p_holm=largest)
-    return made
+        largest = max(largest, min(1.0, corrected[i].p * (len(complete) - place)))
+        corrected[i] = replace(corrected[i], p_holm=largest)
+    return corrected
 
 
 def comparison_parts(study: Study, selection: str = "last") -> dict[str, Numbers]:
@@ -88,10 +88,10 @@ def comparison_parts(study: Study, selection: str = "last") -> dict[str, Numbers
 
     The score is the first one of the recipe.
     """
-    made = numbers(study, selection, study.recipe.scores[0])
+    whole = numbers(study, selection, study.recipe.scores[0])
     if study.recipe.protocol_row.heading == "direction":
-        return {column: replace(made, columns=[column]) for column in made.columns}
-    return {"": made}
+        return {column: replace(whole, columns=[column]) for column in whole.columns}
+    return {"": whole}
 
 
 def compared_pairs(orders: Sequence[Sequence[str]], contrasts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -109,7 +109,7 @@ def compared(
     wanted = compared_pairs(orders, contrasts)
     present = [(name, pair) for name, part in parts.items() for pair in wanted if set(pair) <= set(part.rows)]
     found = dict(zip(present, holm(difference(parts[name], *pair) for name, pair in present), strict=True))
-    return {part: {pair: made for (name, pair), made in found.items() if name == part} for part in parts}
+    return {part: {pair: d for (name, pair), d in found.items() if name == part} for part in parts}
 
 
 def order_sentence(differences: Sequence[Difference]) -> str:

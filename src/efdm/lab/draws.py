@@ -24,7 +24,7 @@ class Power(NamedTuple):
         return float(f"{self.base ** Random(key).uniform(self.low, self.high):.3g}")
 
 
-LR, WEIGHT_DECAY, PICTURES = Power(10, -5, -3.5), Power(10, -6, -2), Power(2, 3, 5.5)  # pictures of a domain in a batch
+LR, WEIGHT_DECAY, DOMAIN_BATCH = Power(10, -5, -3.5), Power(10, -6, -2), Power(2, 3, 5.5)  # pictures of a domain in a batch
 OPTIONS: Mapping[str, Mapping[str, Power]] = {
     "coral": {"gamma": Power(10, -1, 1)}, "mixup": {"alpha": Power(10, -1, 1)},
 }  # fmt: skip
@@ -39,11 +39,11 @@ def drawn(draw: int, seed: int, method: str, cell: Cell) -> dict[str, Any]:
     if not draw:
         return {}
     key = f"{draw}/{seed}"
-    made: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "lr": LR(f"{key}/lr"),
         "weight_decay": WEIGHT_DECAY(f"{key}/weight_decay"),
-        "batch": int(PICTURES(f"{key}/batch")) * len(cell.train),
+        "batch": int(DOMAIN_BATCH(f"{key}/batch")) * len(cell.train),
     }
     if options := OPTIONS.get(method):
-        made["options"] = {name: distribution(f"{key}/{name}") for name, distribution in options.items()}
-    return made
+        settings["options"] = {name: distribution(f"{key}/{name}") for name, distribution in options.items()}
+    return settings

@@ -69,14 +69,14 @@ def expand(
     cells = [c for c in cells if columns is None or set(columns) & set(getattr(c, protocol.columns))]
     rows = [row for row in recipe.rows if methods is None or row in methods]
     grid = enumerate(hparam_grid(recipe).items())
-    made = []
+    runs = []
     # seeds vary slowest, so that an interrupted sweep has complete tables of fewer seeds
     for seed, row, (draw, (hparams, values)), cell in product(recipe.seeds if seeds is None else seeds, rows, grid, cells):
         if recipe.draws:
             values = drawn(draw, seed, recipe.rows[row].get("method", row), cell)
         settings = resolved(_settings(recipe, row, cell, seed, values, changes))
-        made.append((Planned(row, hparams, cell, seed, identity(settings), public(settings)), settings))
-    return made
+        runs.append((Planned(row, hparams, cell, seed, identity(settings), public(settings)), settings))
+    return runs
 
 
 def hparam_grid(recipe: Recipe) -> dict[str, dict[str, Any]]:
@@ -86,8 +86,8 @@ def hparam_grid(recipe: Recipe) -> dict[str, dict[str, Any]]:
     """
     if recipe.draws:
         return {f"draw {number}": {} for number in range(recipe.draws)}
-    made = [dict(zip(recipe.grid, values, strict=True)) for values in product(*recipe.grid.values())]
-    return {", ".join(f"{name} {display(value)}" for name, value in each.items()): each for each in made}
+    combinations = [dict(zip(recipe.grid, values, strict=True)) for values in product(*recipe.grid.values())]
+    return {", ".join(f"{name} {display(value)}" for name, value in each.items()): each for each in combinations}
 
 
 def display(value: Any) -> str:

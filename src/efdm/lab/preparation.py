@@ -42,8 +42,10 @@ from efdm.training.settings import check_same_run, read_settings
 
 EPOCHS, MIN_ITERATIONS, MAX_ITERATIONS = 50, 300, 5000  # paper: 50 epochs, about 5,000 iterations for PACS
 DEFAULTS: Mapping[str, Any] = {"method": "efdmix-flow", "backbone": "resnet18.tv_in1k", "weights": "timm"}
+# options of PACS that are part of the data's name: such runs must not be mistaken for runs on PACS
+SPECIAL = {("split", "own"): "own split", ("copy", "partial"): "partial copy"}
 FEATURE_BYTES = 512  # per pixel: two layers of 64 channels, as in VGG; a step of training needs several times as much
-PICTURES = "pictures.json"  # file in the folder of a run with classes, counts and skipped pictures
+PICTURES_FILE = "pictures.json"  # file in the folder of a run with classes, counts and skipped pictures
 
 
 def prepare_sweep(
@@ -72,8 +74,7 @@ def prepare_sweep(
         check_domains("domains", domains, listing)
     changes = sweep_settings(recipe, out, changes, methods, listing.domain_names)
     data = sweep.load_data(recipe, sources, size=changes.get("size", 0), storage=storage, progress=progress, **pacs)
-    # runs on another split or on a part of PACS must not be mistaken for runs on PACS
-    special = ["own split"] * (pacs.get("split") == "own") + ["partial copy"] * (pacs.get("copy") == "partial")
+    special = [words for option, words in SPECIAL.items() if option in pacs.items()]
     return replace(recipe, data=", ".join([recipe.data, *special])), data, changes
 
 
@@ -149,7 +150,7 @@ def prepare_classifier(
     check(settings)
     out.mkdir(parents=True, exist_ok=True)
     skipped = without_folders(data.skipped)
-    write_json(out / PICTURES, {"classes": data.classes, "pictures": data.counts("split"), "skipped": skipped})
+    write_json(out / PICTURES_FILE, {"classes": data.classes, "pictures": data.counts("split"), "skipped": skipped})
     return settings, data
 
 
@@ -176,9 +177,9 @@ def resumed(cls: type[AnySettings], out: Path, changes: Mapping[str, Any]) -> An
 
 def _check_same_data(data: DomainSet, folder: Path) -> None:
     """Raise RunFolderError if the run in ``folder`` was started with other data. No pictures are read."""
-    if not (folder / PICTURES).exists():  # a run that was started from Python
+    if not (folder / PICTURES_FILE).exists():  # a run that was started from Python
         return
-    before, pictures = (json.loads((folder / name).read_text()) for name in (ENVIRONMENT, PICTURES))
+    before, pictures = (json.loads((folder / name).read_text()) for name in (ENVIRONMENT, PICTURES_FILE))
     skipped = {name for name, _ in pictures["skipped"]}
     found = data.subset(torch.tensor([n for n, name in enumerate(data.names) if name not in skipped]))
     fingerprint = found.fingerprint()
@@ -200,13 +201,13 @@ def _choose_domains(listing: Listing, changes: Mapping[str, Any]) -> dict[str, t
 
 def _with_defaults(known: Mapping[str, Any], count: int) -> Settings:
     """Return ``known`` with a default batch size and number of iterations for ``count`` training pictures."""
-    made = {**TASKS["dg"].method_settings(known["method"], Cell(known["train_domains"], ()))}
-    made["batch"] = min(Settings.batch, max(1, count))
-    if made["batches"] == "domains":
-        made["batch"] = made["batch"] // 2 * 2
-    batch = known.get("batch", made["batch"])
-    made["iterations"] = min(MAX_ITERATIONS, max(MIN_ITERATIONS, EPOCHS * count // max(1, batch)))
-    return Settings(**{**made, **known})
+    defaults = {**TASKS["dg"].method_settings(known["method"], Cell(known["train_domains"], ()))}
+    defaults["batch"] = min(Settings.batch, max(1, count))
+    if defaults["batches"] == "domains":
+        defaults["batch"] = defaults["batch"] // 2 * 2
+    batch = known.get("batch", defaults["batch"])
+    defaults["iterations"] = min(MAX_ITERATIONS, max(MIN_ITERATIONS, EPOCHS * count // max(1, batch)))
+    return Settings(**{**defaults, **known})
 
 
 def device_settings(known: Mapping[str, Any], *, runs: Literal["one", "many"] = "one") -> dict[str, Any]:
@@ -216,12 +217,12 @@ def device_settings(known: Mapping[str, Any], *, runs: Literal["one", "many"] = 
     """
     device = known.get("device", default_device())
     check_device(device)
-    made: dict[str, Any] = {**device_defaults(device)}
+    defaults: dict[str, Any] = {**device_defaults(device)}
     if not device.startswith("cuda"):
-        made["log_every"] = 10
+        defaults["log_every"] = 10
     elif runs == "many" and importlib.util.find_spec("triton") is not None:
-        made["speed"] = "compile+graph"
-    return {"device": device, **{name: value for name, value in made.items() if name not in known}}
+        defaults["speed"] = "compile+graph"
+    return {"device": device, **{name: value for name, value in defaults.items() if name not in known}}
 
 
 def choose_stages(known: Mapping[str, Any], settings: type[RecognitionSettings], most: int | None = None) -> tuple[str, ...]:

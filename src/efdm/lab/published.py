@@ -1,10 +1,10 @@
 """Published numbers with their backbone and source. Tables show them next to ours.
 
 "Paper" is Zhang et al., "Exact Feature Distribution Matching for Arbitrary Style Transfer and Domain Generalization", CVPR
-2022: mean and population standard deviation over 5 seeds, last epoch. "Paper's source" means rows that are commented out in
-its public LaTeX source and were therefore published nowhere else. Averages are as printed; for EFDMix with labels and
-ResNet-18 that is 83.9, although the mean of the cells is 83.8. Rows of methods that this package does not have, such as
-JiGen, are listed for completeness.
+2022: mean and standard deviation; its authors' code has five seeds, the last epoch and the population standard deviation.
+"Paper's source" means rows that are commented out in its LaTeX source. Averages are as printed; for EFDMix with labels and
+ResNet-18 that is 83.9, although the mean of the cells is 83.8. Methods that this package does not have, such as JiGen, are
+listed for completeness.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 
 from efdm.training.files import Record, mend_lines, read_lines
 
-FILE = "records.jsonl"
+RECORDS = "records.jsonl"
 KEYS = ("run", "step")  # required of every record
 
 

@@ -47,14 +47,14 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
     scores, std = (score,) if score else score_groups(recipe)[0], std or recipe.std
     check_choice("std", std, STDS)
     by_score = {score: numbers(study, selection, score) for score in scores}
-    made = by_score[scores[0]]
+    shown = by_score[scores[0]]
     published = [line for line in recipe.published if line.selection == selection and scores[0] in PUBLISHED_SCORES]
-    columns = [*made.columns, AVERAGE] if len(scores) == 1 else [f"{c} {score}" for c in made.columns for score in scores]
+    columns = [*shown.columns, AVERAGE] if len(scores) == 1 else [f"{c} {score}" for c in shown.columns for score in scores]
     lines: list[Line] = []
-    for row in made.rows:
-        cells = [_cell(by_score[score], row, column, std) for column in made.columns for score in scores]
-        cells += [_average(made, row, std)] if len(scores) == 1 else []
-        lines.append((row, "here", _seed_count(made, row), cells))
+    for row in shown.rows:
+        cells = [_cell(by_score[score], row, column, std) for column in shown.columns for score in scores]
+        cells += [_average(shown, row, std)] if len(scores) == 1 else []
+        lines.append((row, "here", _seed_count(shown, row), cells))
         lines += [_published_line(line, columns) for line in published if line.row == row]
     first = ["method", "source", "seeds"]
     plain = [[*first, *(f"{column} {what}" for column in columns for what in ("mean", STDS[std].short))]]
@@ -63,7 +63,7 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
         plain.append([row, source, seeds if seeds.isdigit() else "", *parts])
     rows = [[row, source, seeds, *map(_text, cells)] for row, source, seeds, cells in lines]
     title = f"{recipe.name or recipe.data}: {selection}{_score_suffix(study, ', '.join(scores))}"
-    caption = accuracy_sentences(study, made, selection, scores[0], std, published)
+    caption = accuracy_sentences(study, shown, selection, scores[0], std, published)
     return Table(title, [*first, *columns], rows, caption, plain)
 
 
@@ -77,25 +77,25 @@ def _score_suffix(study: Study, score: str) -> str:
     return "" if study.recipe.scores == ("pooled",) else f", {score}"
 
 
-def _seed_count(made: Numbers, row: str) -> str:
-    counts = sorted({len(seeds) for seeds in made.wanted[row].values()})
+def _seed_count(numbers: Numbers, row: str) -> str:
+    counts = sorted({len(seeds) for seeds in numbers.wanted[row].values()})
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
 
 
-def _cell(made: Numbers, row: str, column: str, std: str) -> Value | str:
+def _cell(numbers: Numbers, row: str, column: str, std: str) -> Value | str:
     """Return mean and spread, or the text to show instead."""
-    if column not in made.wanted[row]:
+    if column not in numbers.wanted[row]:
         return MISSING
-    found, wanted = list(made.found[row][column].values()), len(made.wanted[row][column])
+    found, wanted = list(numbers.found[row][column].values()), len(numbers.wanted[row][column])
     return _mean_over_seeds(found, wanted, std) if found else f"0 of {plural(wanted, 'seed')}"
 
 
-def _average(made: Numbers, row: str, std: str) -> Value | str:
-    if any(column not in made.wanted[row] for column in made.columns):
+def _average(numbers: Numbers, row: str, std: str) -> Value | str:
+    if any(column not in numbers.wanted[row] for column in numbers.columns):
         return INCOMPLETE
-    if len({tuple(seeds) for seeds in made.wanted[row].values()}) > 1:
+    if len({tuple(seeds) for seeds in numbers.wanted[row].values()}) > 1:
         return DIFFER
-    found, (wanted, *_) = list(made.averages(row).values()), made.wanted[row].values()
+    found, (wanted, *_) = list(numbers.averages(row).values()), numbers.wanted[row].values()
     return _mean_over_seeds(found, len(wanted), std) if found else INCOMPLETE
 
 
@@ -133,13 +133,14 @@ def comparison_table(study: Study, selection: str = "last", family: Literal["mai
     recipe = study.recipe
     if family == "separate":
         recipe = replace(recipe, orders=(), contrasts=recipe.separate_contrasts)
-    made = numbers(study, selection, recipe.scores[0])
+    parts = comparison_parts(study, selection)
+    first = next(iter(parts.values()))
     by_direction = recipe.protocol_row.heading == "direction"
-    by_part = compared(comparison_parts(study, selection), recipe.orders, recipe.contrasts)
+    by_part = compared(parts, recipe.orders, recipe.contrasts)
     found = {f"{part}: " if part else "": differences for part, differences in by_part.items()}
     count = sum(map(len, found.values()))
-    orders = [chain for chain in recipe.orders if set(chain) <= set(made.rows)]
-    missing = dict.fromkeys(row for rows in (*recipe.orders, *recipe.contrasts) for row in rows if row not in made.rows)
+    orders = [chain for chain in recipe.orders if set(chain) <= set(first.rows)]
+    missing = dict.fromkeys(row for rows in (*recipe.orders, *recipe.contrasts) for row in rows if row not in first.rows)
     unit, of = ("direction", "") if by_direction else ("domain", " of the averages over domains")
     caption = [
         f"Differences in percentage points, {selection}{_score_suffix(study, recipe.scores[0])}, paired by seed and {unit}.",
@@ -155,7 +156,7 @@ def comparison_table(study: Study, selection: str = "last", family: Literal["mai
         for chain in orders
     ]
     caption += [f"Some orders or contrasts are not compared, as rows are missing: {', '.join(missing)}."] if missing else []
-    columns = [] if by_direction else made.columns
+    columns = [] if by_direction else first.columns
     head = ["second - first", "difference", "error", "p", "p (Holm)", "verdict", "seeds", "second better", *columns]
     rows = [_difference_row(where, d, columns) for where, differences in found.items() for d in differences.values()]
     title = {"main": "comparisons", "separate": "separate comparisons"}[family]
@@ -175,16 +176,16 @@ def summary_table(study: Study, std: str = "") -> Table:
     """Return the averages of the first score with a column per selection rule."""
     recipe, score = study.recipe, study.recipe.scores[0]
     std = std or recipe.std
-    made = {name: numbers(study, name, score) for name in recipe.selections}
-    rows = list(dict.fromkeys(row for each in made.values() for row in each.rows))
-    cells = [[row, *(_text(_average(made[s], row, std)) if row in made[s].rows else MISSING for s in made)] for row in rows]
+    by_rule = {name: numbers(study, name, score) for name in recipe.selections}
+    rows = list(dict.fromkeys(row for each in by_rule.values() for row in each.rows))
+    cells = [[row, *(_text(_average(n, row, std)) if row in n.rows else MISSING for n in by_rule.values())] for row in rows]
     caption = [
         f"Averages over domains, accuracy in %{score_words(study, score)}.",
         spread_words(study, std),
         "Compare methods within a column: the rules use different pictures.",
         *(f"{name}: {SELECTIONS[name].about}." for name in recipe.selections),
     ]
-    return Table(f"{recipe.name or recipe.data}: selection rules", ["method", *made], cells, caption)
+    return Table(f"{recipe.name or recipe.data}: selection rules", ["method", *by_rule], cells, caption)
 
 
 def best_row(study: Study) -> str:
@@ -193,13 +194,13 @@ def best_row(study: Study) -> str:
     Rows within one standard error of the highest (`TOLERANCE` with a single seed) count as equal. If their lengths differ,
     the highest of the shortest is chosen, otherwise the smallest learning rate.
     """
-    made = numbers(study, "last", VALIDATION)
-    incomplete = sum(isinstance(_average(made, row, "error"), str) for row in made.rows)
+    validated = numbers(study, "last", VALIDATION)
+    incomplete = sum(isinstance(_average(validated, row, "error"), str) for row in validated.rows)
     if incomplete:
-        return f"No row is chosen: {incomplete} of {len(made.rows)} rows are incomplete."
-    means = {row: statistics.fmean(made.averages(row).values()) for row in made.rows}
+        return f"No row is chosen: {incomplete} of {len(validated.rows)} rows are incomplete."
+    means = {row: statistics.fmean(validated.averages(row).values()) for row in validated.rows}
     best = max(means, key=lambda row: means[row])
-    error = standard_error(list(made.averages(best).values()))
+    error = standard_error(list(validated.averages(best).values()))
     lengths, rates = ({row_name(p): p.settings[name] for p in reported_runs(study)} for name in ("iterations", "lr"))
     near, words = (TOLERANCE, f"{TOLERANCE:g} percentage points") if math.isnan(error) else (error, "one standard error")
     close = [row for row in means if means[row] >= means[best] - near]
@@ -218,7 +219,7 @@ def tables(study: Study, std: str = "") -> list[Table]:
     A sentence that several tables share is printed only under the first.
     """
     recipe = study.recipe
-    made = [
+    found = [
         accuracy_table(study, rule, scores[0] if len(scores) == 1 else "", std)
         for rule in recipe.selections
         for scores in score_groups(recipe)
@@ -227,21 +228,21 @@ def tables(study: Study, std: str = "") -> list[Table]:
         # without hyperparameters to choose, the oracle is the last step
         rules = [rule for rule in recipe.selections if rule != "oracle" or recipe.grid or recipe.draws]
         compared = [comparison_table(study, rule) for rule in rules or recipe.selections]
-        made += [table for table in compared if table.rows] or compared[:1]
+        found += [table for table in compared if table.rows] or compared[:1]
     if recipe.separate_contrasts:
-        made.append(comparison_table(study, recipe.selections[0], family="separate"))
+        found.append(comparison_table(study, recipe.selections[0], family="separate"))
     if len(recipe.selections) > 1:
         summary = summary_table(study, std=std)
         if not {cell for row in summary.rows for cell in row[1:]} <= {MISSING, INCOMPLETE, DIFFER}:
-            made.append(summary)
+            found.append(summary)
     if VALIDATION in recipe.scores:
-        made[0].caption.append(best_row(study))
-    return _without_repetition(made)
+        found[0].caption.append(best_row(study))
+    return _without_repetition(found)
 
 
-def _without_repetition(made: Sequence[Table]) -> list[Table]:
+def _without_repetition(given: Sequence[Table]) -> list[Table]:
     printed, shorter = set[str](), []
-    for table in made:
+    for table in given:
         new = [sentence for sentence in table.caption if sentence not in printed]
         printed.update(new)
         shorter.append(replace(table, caption=new if len(new) == len(table.caption) else [*new, "Otherwise as above."]))

@@ -29,7 +29,7 @@ from efdm.environment import environment
 from efdm.errors import DamagedFileError, DivergedError, RunFolderError, SettingError
 from efdm.lab.plan import Planned, expand, hparam_grid, merged, plan_as_json, plan_from_json
 from efdm.lab.recipe import Recipe, as_json
-from efdm.lab.records import FILE, append_records, by_run, complete, read_records
+from efdm.lab.records import RECORDS, append_records, by_run, complete, read_records
 from efdm.lab.selection import SELECTIONS, VALIDATION
 from efdm.models.backbones import ORIGINS, build_backbone
 from efdm.nn import find_stage
@@ -165,7 +165,7 @@ def _train(
 
     def finished(trained: Trained) -> None:
         nonlocal done
-        append_records(out / FILE, trained.records)
+        append_records(out / RECORDS, trained.records)
         if keep == "records":
             shutil.rmtree(out / RUNS / trained.records[0]["run"], ignore_errors=True)
         done += 1
@@ -234,7 +234,7 @@ def check_folder(out: Path) -> None:
     if SETTINGS in present:
         message = f"{out} holds a single run, not the runs of a recipe; choose another folder"
         raise RunFolderError(message, out, "other settings")
-    if present and not present & {RECIPE, FILE}:
+    if present and not present & {RECIPE, RECORDS}:
         raise RunFolderError(f"{out} is not empty and holds no runs of a recipe; choose another folder", out, "other data")
 
 
@@ -259,7 +259,7 @@ def _start(
         check_same(_read(folder).data, description, folder)
         known = read_study(folder).runs
         missing = dict.fromkeys(planned.run for planned in read_study(out).missing)
-        append_records(out / FILE, (record for run in missing for record in known.get(run, ())))
+        append_records(out / RECORDS, (record for run in missing for record in known.get(run, ())))
     return read_study(out)
 
 
@@ -308,7 +308,7 @@ def read_study(folder: str | Path, *others: str | Path) -> Study:
     stored = _read(folders[0])
     for other in folders[1:]:
         stored = _merged(stored, _read(other), other)
-    records = read_records(*(path for each in folders if (path := each / FILE).exists()))
+    records = read_records(*(path for each in folders if (path := each / RECORDS).exists()))
     wanted = {planned.run for planned in stored.plan}
     runs = {name: same for name, same in by_run(records).items() if name in wanted and complete(same)}
     return Study(stored.recipe, stored.domains, stored.plan, runs)

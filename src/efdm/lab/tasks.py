@@ -30,7 +30,7 @@ class LabTask:
     default_scores: Callable[[Protocol], tuple[str, ...]]  # shown in the tables of a protocol
     task: type[RecognitionTask[Any, Any, Any]]
     check_data: Callable[[Any, Any], object]  # called with settings and data; raises if the data do not fit the settings
-    measures: Callable[[Sequence[Any]], list[str]] = lambda plan: []  # sentences on scores that are not accuracies
+    score_sentences: Callable[[Sequence[Any]], list[str]] = lambda plan: []  # sentences on scores that are not accuracies
     selections: Mapping[str, Selection] = field(default_factory=lambda: SELECTIONS)  # the rules that its records allow
     default_selections: tuple[str, ...] = ("last", VALIDATION, "oracle")
 
@@ -130,7 +130,7 @@ TASKS: Mapping[str, LabTask] = {
         default_scores=lambda protocol: tuple(RETRIEVAL_SCORES),
         task=reid.training.ReidTask,
         check_data=_check_reid_data,
-        measures=_retrieval_sentences,
+        score_sentences=_retrieval_sentences,
         selections={"last": SELECTIONS["last"]},
         default_selections=("last",),
     ),

@@ -41,7 +41,7 @@ class Analysis:
 
     about: str
     analyse: Callable[..., dict[str, Any]]
-    summary: Callable[[dict[str, Any]], list[str]]  # the main numbers as lines of text
+    summary: Callable[[dict[str, Any]], str]  # the main numbers as text
     files: tuple[str, ...]
     per_domain: int | None  # default number of pictures per domain, feasible on a CPU; None: all
     stages: Literal["first mixed", "all mixed", "all"]  # default; mixed: changed by the method; "first" takes one stage
@@ -58,11 +58,11 @@ ANALYSES: Mapping[str, Analysis] = {
     ),
     "projection": Analysis(
         "accuracy in new domains with features matched to the nearest training domain",
-        projection.analyse, projection.summary, ("projection.md", "projection.json"), None, "all mixed",
+        projection.analyse, projection.table, ("projection.md", "projection.json"), None, "all mixed",
     ),
     "ties": Analysis(
         "share of equal values after every stage, with ReLU and with PReLU",
-        ties.analyse, ties.summary, ("ties.png", "ties.md", "ties.json"), 25, "all",
+        ties.analyse, ties.table, ("ties.png", "ties.md", "ties.json"), 25, "all",
     ),
 }  # fmt: skip
 

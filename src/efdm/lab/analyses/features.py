@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from efdm.nn.stages import Stage, eval_mode
 from efdm.ops.choices import check_choice
 from efdm.recognition.pixels import prepared
 from efdm.training import autocast
+from efdm.training.files import write_json
 
 
 def pick(
@@ -80,16 +82,20 @@ class Sample:
         """The domain of each picture as an index into `domains`, on the CPU."""
         return self.data.domains[self.indices].unique(return_inverse=True)[1].cpu()
 
-    def metadata(self, analysis: str) -> dict[str, Any]:
-        """Return the entries that all JSON files of analyses share."""
-        return {
+    def save(self, analysis: str, numbers: Mapping[str, Any], out: Path) -> dict[str, Any]:
+        """Write the numbers of an analysis to a JSON file in ``out`` that also describes the sample. Return its contents."""
+        content = {
             "analysis": analysis,
             "model": self.name or type(self.model).__name__,
             "size": self.size,
             "pictures": dict(zip(self.domains, self.labels.bincount().tolist(), strict=True)),
             **({"classes": self.classes} if self.classes != list(self.data.classes) else {}),
             "environment": environment(device_of(self.model)),
+            **numbers,
         }
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / f"{analysis}.json", content)
+        return content
 
     def features(self, stages: Sequence[str] | str, precision: str = "fp32") -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
         """Yield the labels of each batch and its features after every stage as ``(b, c, *space)``, without class tokens.

@@ -22,7 +22,6 @@ from efdm.lab.analyses.drawing import GRAY, colour_of, new_figure, plain, round_
 from efdm.lab.analyses.features import Sample
 from efdm.ops.choices import check_choice
 from efdm.ops.moments import ChannelStats, channel_stats
-from efdm.training.files import write_json
 
 BINS = 100  # as in the paper
 CHANNELS = ("typical", "farthest")
@@ -173,13 +172,12 @@ def analyse(sample: Sample, out: Path, *, stage: str = "stage1", channel: int | 
     """
     found = histograms(((features[stage], labels) for labels, features in sample.features(stage)), sample.domains)
     chosen = choose_channel(found, channel)
-    content = {
-        **sample.metadata("histogram"), "stage": stage, "channel": chosen, "channels": found.counts.shape[1],
+    numbers = {
+        "stage": stage, "channel": chosen, "channels": found.counts.shape[1],
         "chosen": channel if isinstance(channel, str) else "by number", "bins": BINS, "reach": LIMIT,
         **_numbers(found, chosen),
     }  # fmt: skip
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / "histogram.json", content)
+    content = sample.save("histogram", numbers, out)
     densities = found.shares()[:, chosen, 1:-1] / (2 * LIMIT / BINS)
     edges = [(round(a, 4), round(b, 4)) for a, b in pairwise(found.edges.tolist())]
     rows = ((*edge, *round_digits(column)) for edge, column in zip(edges, densities.T, strict=True))
@@ -188,9 +186,9 @@ def analyse(sample: Sample, out: Path, *, stage: str = "stage1", channel: int | 
     return content
 
 
-def summary(content: dict[str, Any]) -> list[str]:
+def summary(content: dict[str, Any]) -> str:
     between = content["distance_between_domains"]
-    return [
+    lines = [
         f"{content['stage']}, channel {content['channel']} of {content['channels']} ({content['chosen']}): total variation "
         f"between domains {_number(between['channel'])}, median channel {_number(between['median_over_channels'])}",
         *(
@@ -199,6 +197,7 @@ def summary(content: dict[str, Any]) -> list[str]:
             for domain, of in content["domains"].items()
         ),
     ]
+    return "\n".join(lines)
 
 
 def _number(value: float | None) -> str:

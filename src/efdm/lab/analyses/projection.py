@@ -24,7 +24,6 @@ from efdm.lab.analyses.features import Sample, device_of, pick
 from efdm.nn import find_stage
 from efdm.ops import PreparedStyle, project
 from efdm.text import markdown_table
-from efdm.training.files import write_json
 
 STRENGTHS = (0.1, 0.25, 0.5, 1.0)
 
@@ -88,9 +87,8 @@ def analyse(
         with projected(sample.model, references if strength else {}, strength, method):
             counts = {d: count_correct(sample.model, data, at, sample.size) for d, at in indices.items()}
         rows.append({"method": method, "strength": strength, "counts": counts})
-    content = {**sample.metadata("projection"), "stages": list(stages), "train_domains": list(train_domains), "rows": rows}
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / "projection.json", content)
+    numbers = {"stages": list(stages), "train_domains": list(train_domains), "rows": rows}
+    content = sample.save("projection", numbers, out)
     (out / "projection.md").write_text(table(content))
     return content
 
@@ -104,8 +102,3 @@ def table(content: Mapping[str, Any]) -> str:
     ]
     note = f"Accuracy in %, projected after {', '.join(content['stages'])}."
     return f"{markdown_table(['match', 'strength', *rows[0]['counts']], lines)}\n\n{note}\n"
-
-
-def summary(content: dict[str, Any]) -> list[str]:
-    """Return the accuracies as lines of text."""
-    return table(content).splitlines()

@@ -23,7 +23,6 @@ from efdm.lab.analyses.features import Sample, device_of
 from efdm.nn import find_stage, stages_of
 from efdm.ops.moments import tied_share
 from efdm.text import markdown_table
-from efdm.training.files import write_json
 
 RELUS = (nn.ReLU, nn.ReLU6)
 OWN, PRELU = "own", "prelu"  # the model unchanged, and with PReLU in place of ReLU
@@ -85,8 +84,9 @@ def _variants(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return list(dict.fromkeys((r["activation"], r["precision"]) for r in rows if r["stage"] != PICTURES))
 
 
-def table(rows: Sequence[Mapping[str, Any]], own: str = OWN) -> str:
+def table(content: Mapping[str, Any]) -> str:
     """Return a Markdown table: a line per stage, a column per activation and precision, and a line for the pictures."""
+    rows, own = content["rows"], content["own"]
     variants, places = _variants(rows), {(r["stage"], r["at"]): r["positions"] for r in rows}
     cells = {(r["stage"], r["at"], r["activation"], r["precision"]): r["percent"] for r in rows}
     head = ["place", "values", *(_label(*variant, own) for variant in variants)]
@@ -100,8 +100,9 @@ def table(rows: Sequence[Mapping[str, Any]], own: str = OWN) -> str:
     return f"{markdown_table(head, lines)}\n\n{note}\n"
 
 
-def draw(rows: Sequence[Mapping[str, Any]], own: str, title: str, path: Path) -> None:
+def draw(content: Mapping[str, Any], path: Path) -> None:
     """Draw a panel for the outputs of stages, and one for the activations inside them if they differ."""
+    rows, own = content["rows"], content["own"]
     variants, stages = _variants(rows), list(dict.fromkeys(r["stage"] for r in rows))
     panels = [at for at in PANELS if any(r["at"] == at for r in rows)]
     activations, precisions = (list(dict.fromkeys(part)) for part in zip(*variants, strict=True))
@@ -123,7 +124,7 @@ def draw(rows: Sequence[Mapping[str, Any]], own: str, title: str, path: Path) ->
         axes.set_ylabel("equal values, %", fontsize=9)
         axes.set_title(PANELS[panel], fontsize=9, loc="left")
         plain(axes)
-    figure.suptitle(title, fontsize=9)
+    figure.suptitle(content["model"], fontsize=9)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     # legend columns: one per activation, and one for the pictures
     figure.legend(handles, labels, loc="outside lower center", frameon=False, fontsize=8, ncols=len(activations) + 1)
@@ -156,14 +157,7 @@ def analyse(
     outputs = {key(row): row["percent"] for row in rows if row["at"] == "output"}
     if all(row["percent"] == outputs[key(row)] for row in rows):  # every stage ends with its activation
         rows = [row for row in rows if row["at"] == "output"]
-    content = {**sample.metadata("ties"), "own": " and ".join(relus_of(model)) or OWN, "rows": rows}
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / "ties.json", content)
-    (out / "ties.md").write_text(table(rows, content["own"]))
-    draw(rows, content["own"], content["model"], out / "ties.png")
+    content = sample.save("ties", {"own": " and ".join(relus_of(model)) or OWN, "rows": rows}, out)
+    (out / "ties.md").write_text(table(content))
+    draw(content, out / "ties.png")
     return content
-
-
-def summary(content: dict[str, Any]) -> list[str]:
-    """Return the table as lines of text."""
-    return table(content["rows"], content["own"]).splitlines()

@@ -17,7 +17,6 @@ from efdm.errors import SettingError, requires
 from efdm.lab.analyses.drawing import colour_of, marker_of, new_figure, round_digits, save, with_spaces, write_csv
 from efdm.lab.analyses.features import Sample
 from efdm.ops.moments import ChannelStats, channel_stats
-from efdm.training.files import write_json
 
 PERPLEXITY = 50  # paper
 FOLDS = 5
@@ -69,7 +68,7 @@ def probe(vectors: Tensor, labels: Tensor) -> tuple[float, float]:
     return float(scores.mean()), float(scores.std())
 
 
-TITLES = {"mean": "mean", "std": "standard deviation", "infinity_norm": "infinity norm"}
+TITLES = {"std": "standard deviation", "infinity_norm": "infinity norm"}
 
 
 def draw(
@@ -104,16 +103,15 @@ def analyse(sample: Sample, out: Path, *, stage: str = "stage1", perplexity: flo
     found = statistics(features[stage] for _, features in sample.features(stage))
     probes = {statistic: probe(vectors, labels) for statistic, vectors in found.items()}
     points = {statistic: embedded(vectors, perplexity) for statistic, vectors in found.items()}
-    content = {
-        **sample.metadata("tsne"), "stage": stage, "channels": found["mean"].shape[1],
+    numbers = {
+        "stage": stage, "channels": found["mean"].shape[1],
         "perplexity": round(fitting, 3), "perplexity_wanted": perplexity, "seed": SEED,
         "probe": "logistic regression on standardized channels, stratified cross-validation",
         "folds": min(FOLDS, int(labels.bincount().min())),
         "chance": round(float(labels.bincount().max()) / len(labels), 4),  # the largest domain
         "accuracy": {s: {"mean": round(mean, 4), "std_over_folds": round(std, 4)} for s, (mean, std) in probes.items()},
     }  # fmt: skip
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / "tsne.json", content)
+    content = sample.save("tsne", numbers, out)
     head = ["domain", "class", *(f"{statistic}_{axis}" for statistic in points for axis in "xy")]
     classes = [data.classes[label] for label in data.labels[sample.indices].tolist()]
     coordinates = round_digits(torch.cat(list(points.values()), 1), 4)
@@ -125,7 +123,7 @@ def analyse(sample: Sample, out: Path, *, stage: str = "stage1", perplexity: flo
     return content
 
 
-def summary(content: dict[str, Any]) -> list[str]:
+def summary(content: dict[str, Any]) -> str:
     lines = [f"{content['stage']}, {content['channels']} channels: accuracy of a linear probe for the domain, by statistic"]
     for statistic, accuracy in content["accuracy"].items():
         lines.append(f"  {TITLES.get(statistic, statistic)}: {100 * accuracy['mean']:.0f} %")
@@ -134,4 +132,4 @@ def summary(content: dict[str, Any]) -> list[str]:
         count = sum(content["pictures"].values())
         reduced = f"{content['perplexity_wanted']:g} to {content['perplexity']:.1f}"
         lines.append(f"perplexity reduced from {reduced} for {count} pictures; use more pictures per domain")
-    return lines
+    return "\n".join(lines)

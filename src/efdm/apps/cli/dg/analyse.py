@@ -46,5 +46,5 @@ def analyse(
             device=resolve_device(device), progress=progress, **options,
         )  # fmt: skip
     row = ANALYSES[analysis]
-    for line in (*row.summary(numbers), "", *(out / file for file in row.files)):
+    for line in (*row.summary(numbers).splitlines(), "", *(out / file for file in row.files)):
         print_text(line)
