@@ -28,7 +28,7 @@ class Numbers:
 
     def averages(self, row: str) -> dict[int, float]:
         """Return the mean over columns for each seed that every column has."""
-        seeds = set.intersection(*(set(self.found[row].get(column, {})) for column in self.columns))
+        seeds = set.intersection(*(set(self.found[row][column]) for column in self.columns))
         return {seed: statistics.fmean(self.found[row][column][seed] for column in self.columns) for seed in sorted(seeds)}
 
     def pairs(self, first: str, second: str) -> tuple[dict[tuple[str, int], float], int]:
