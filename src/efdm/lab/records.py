@@ -28,9 +28,9 @@ def append_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _without_settings(record: Mapping[str, Any]) -> dict[str, Any]:
-    settings = record.get("settings", {})
-    weights = {name: settings[name] for name in ("weights_sha256",) if settings.get(name)}
-    return {**{name: value for name, value in record.items() if name != "settings"}, **weights}
+    rest = {name: value for name, value in record.items() if name != "settings"}
+    weights = record.get("settings", {}).get("weights_sha256")
+    return {**rest, "weights_sha256": weights} if weights else rest
 
 
 def read_records(*paths: Path) -> list[Record]:

@@ -227,8 +227,8 @@ def tables(study: Study, std: str = "") -> list[Table]:
     if recipe.orders or recipe.contrasts:
         # without hyperparameters to choose, the oracle is the last step
         rules = [rule for rule in recipe.selections if rule != "oracle" or recipe.grid or recipe.draws]
-        compared = [comparison_table(study, rule) for rule in rules or recipe.selections]
-        found += [table for table in compared if table.rows] or compared[:1]
+        comparisons = [comparison_table(study, rule) for rule in rules or recipe.selections]
+        found += [table for table in comparisons if table.rows] or comparisons[:1]
     if recipe.separate_contrasts:
         found.append(comparison_table(study, recipe.selections[0], family="separate"))
     if len(recipe.selections) > 1:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 
@@ -47,25 +47,17 @@ Sources = str | Path | Sequence[str | Path]
 
 @dataclass(frozen=True)
 class Study:
-    """A recipe, its planned runs, and the records of the finished ones."""
+    """A recipe, its planned runs, and the records of the finished ones. ``recipe.json`` holds all but the records."""
 
     recipe: Recipe
     domains: Sequence[str]  # domains of the data set, in its order
     plan: Sequence[Planned]
-    runs: Mapping[str, list[dict[str, Any]]]  # identity -> records
+    runs: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)  # identity -> records
+    data: Mapping[str, Any] = field(default_factory=dict)  # a description of the pictures, see `describe`
 
     @property
     def missing(self) -> list[Planned]:
         return [planned for planned in self.plan if planned.run not in self.runs]
-
-
-class Stored(NamedTuple):
-    """The contents of ``recipe.json``. ``data`` describes the pictures, see `describe`."""
-
-    recipe: Recipe
-    domains: list[str]
-    data: Mapping[str, Any]
-    plan: list[Planned]
 
 
 def check_sources(recipe: Recipe, sources: Sequence[Path]) -> None:
@@ -243,7 +235,7 @@ def _start(
 ) -> Study:
     """Write the recipe and the plan, merged with those of earlier calls, and the records that other sweeps have."""
     description = describe(data)
-    whole = Stored(recipe, data.domain_names, description, plan)
+    whole = Study(recipe, data.domain_names, plan, data=description)
     if (out / RECIPE).exists():
         whole = _merged(_read(out), whole, out)
     (out / DONE).unlink(missing_ok=True)
@@ -263,8 +255,8 @@ def _start(
     return read_study(out)
 
 
-def _merged(before: Stored, more: Stored, folder: Path) -> Stored:
-    """Return the recipe with the notes of both sweeps, and both plans. Raise unless they are parts of one sweep."""
+def _merged(before: Study, more: Study, folder: Path) -> Study:
+    """Return a study with the notes and plans of both, without records. Raise unless they are parts of one sweep."""
     recipe, grid = more.recipe, hparam_grid(more.recipe)
     lost = {f"{p.row} {p.hparams}".strip() for p in before.plan if p.row not in recipe.rows or p.hparams not in grid}
     problem = ""
@@ -280,10 +272,11 @@ def _merged(before: Stored, more: Stored, folder: Path) -> Stored:
     check_same(before.data, more.data, folder)
     notes = tuple(dict.fromkeys((*before.recipe.notes, *recipe.notes)))
     data = {**more.data, **before.data}
-    return Stored(replace(recipe, notes=notes), more.domains, data, merged(before.plan, more.plan, recipe))
+    return Study(replace(recipe, notes=notes), more.domains, merged(before.plan, more.plan, recipe), data=data)
 
 
-def _read(folder: Path) -> Stored:
+def _read(folder: Path) -> Study:
+    """Return the study of a folder without its records."""
     path = folder / RECIPE
     if not folder.exists():
         raise SettingError(f"{folder} does not exist; check the name")
@@ -296,7 +289,7 @@ def _read(folder: Path) -> Stored:
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         data = {entry: content[entry] for entry in DESCRIPTION if entry in content}
-        return Stored(Recipe(**content["recipe"]), list(content["domains"]), data, plan_from_json(content["plan"]))
+        return Study(Recipe(**content["recipe"]), list(content["domains"]), plan_from_json(content["plan"]), data=data)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         reason = f"is not a recipe ({type(error).__name__}: {error})"
         raise DamagedFileError(path, reason, "restore it from a copy, or delete it and run the recipe again") from error
@@ -305,10 +298,10 @@ def _read(folder: Path) -> Stored:
 def read_study(folder: str | Path, *others: str | Path) -> Study:
     """Return the recipe, plan and records of a sweep's folder, or of several folders of the same recipe together."""
     folders = [Path(each) for each in (folder, *others)]
-    stored = _read(folders[0])
+    study = _read(folders[0])
     for other in folders[1:]:
-        stored = _merged(stored, _read(other), other)
+        study = _merged(study, _read(other), other)
     records = read_records(*(path for each in folders if (path := each / RECORDS).exists()))
-    wanted = {planned.run for planned in stored.plan}
+    wanted = {planned.run for planned in study.plan}
     runs = {name: same for name, same in by_run(records).items() if name in wanted and complete(same)}
-    return Study(stored.recipe, stored.domains, stored.plan, runs)
+    return replace(study, runs=runs)
