@@ -76,24 +76,25 @@ def real_batch(kind: str, seed: int, device: torch.device) -> tuple[Tensor, ...]
 
 def compare_steps(kind: str, device: torch.device, first: dict[str, str], second: dict[str, str]) -> None:
     """Check that the same steps, run in two ways, have similar losses and updates."""
+    lr = 1e-5  # small: with random weights, rounding errors grow from step to step
     one = real_objective(kind)
     a, b = (
         make_step(
-            objective, objective.network, settings(device=str(device), lr=1e-4, max_grad_norm=50.0, **how), ema_decay=0.9
+            objective, objective.network, settings(device=str(device), lr=lr, max_grad_norm=50.0, **how), ema_decay=0.9
         )
         for objective, how in ((one, first), (copy.deepcopy(one), second))
     )
     start = torch.cat([p.detach().flatten().clone() for p in a.parameters])
     for i in range(3):
         given = real_batch(kind, i, device)
-        expected, found = (mean_losses(step(i, *given, lr=1e-4)) for step in (a, b))
+        expected, found = (mean_losses(step(i, *given, lr=lr)) for step in (a, b))
         assert set(found) == set(expected)
         if i:  # the norm of the gradient is comparable only while the weights are the same
             expected.pop("gradient")
         for name, value in expected.items():
             assert found[name] == pytest.approx(value, rel=0.25 if name == "gradient" else 0.06, abs=1e-3), (i, name)
     moved = [torch.cat([p.detach().flatten() for p in s.parameters]) - start for s in (a, b)]
-    assert all(m.abs().max() > 1e-4 for m in moved)
+    assert all(m.abs().max() > lr for m in moved)
     # the first steps of Adam follow signs, and most gradients of a random decoder are smaller than rounding errors of bf16
     assert nn.functional.cosine_similarity(*moved, dim=0) > 0.2
     assert not torch.equal(b.averaged[0], b.parameters[0])

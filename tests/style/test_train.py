@@ -25,14 +25,14 @@ pytestmark = pytest.mark.usefixtures("quickly", "narrow_vgg")
 @pytest.mark.parametrize("make", [settings, small])
 def test_the_loss_decreases(style_data: Path, tmp_path: Path, make: Callable[..., Settings]) -> None:
     content, style = (str(one_picture(tmp_path / str(n), seed=n, side=16)) for n in (1, 3))
-    wanted = make(style_data, content=content, style=style, short_side=16, sliced_weight=0.0, lr=4e-4, seed=1)
-    wanted = dataclasses.replace(wanted, iterations=12, reconstruct=4 * wanted.reconstruct)
+    wanted = make(style_data, content=content, style=style, short_side=16, sliced_weight=0.0, lr=1e-4, seed=1)
+    wanted = dataclasses.replace(wanted, iterations=24, reconstruct=4 * wanted.reconstruct)
     watch = Watch()
     train(wanted, tmp_path / "run", log_every=1, preview_every=0, progress=watch)
-    for phase in ("reconstruct", "style") if wanted.reconstruct else ("style",):
+    for phase, count in {"reconstruct": wanted.reconstruct, "style": 24}.items():
         losses = [loss for (p, _), loss in watch.losses.items() if p == phase]
-        assert len(losses) == 12
-        assert losses[-1] < 0.95 * losses[0], (phase, losses)
+        assert len(losses) == count
+        assert not losses or losses[-1] < 0.95 * losses[0], (phase, losses)
 
 
 def test_slow_iterations_are_counted_between_log_entries(
