@@ -69,7 +69,7 @@ def search(content, known, radius, first):
 
 
 @partial(_jit, error_model="numpy")  # without a check for division by zero, which prevents vectorization
-def average(content, values, tolerance, order, first, count, sums, out):
+def average(content, values, tolerance, order, first, last, sums, out):
     """Write the mean over the values of similar content, for rank ``i`` to ``out[order[i]]``."""
     n = values.size
     known, deviation = count_and_deviation(content[:n])
@@ -77,15 +77,15 @@ def average(content, values, tolerance, order, first, count, sums, out):
     finite = math.isfinite(radius) and math.isfinite(values[0]) and math.isfinite(values[n - 1])
     known = known if finite else 0
     search(content, known, radius, first)
-    count[:] = 0
+    last[:] = 0
     total, end = 0.0, uint64(0)
     for i in range(known):
         sums[i] = total
         total += values[i]
-        count[first[i]] += ONE
+        last[first[i]] = i + 1  # the last of the ranks with this first one; counting them would wait for every store
     sums[known] = total
     for i in range(known):
-        end += uint64(count[i])  # similarity is symmetric: the ranks whose first one is at most i
+        end = max(end, uint64(last[i]))  # similarity is symmetric: the number of ranks whose first one is at most i
         size = end - uint64(first[i])
         mean = float32(sums[end] - sums[first[i]]) / float32(size)
         out[order[i]] = values[i] if size == ONE else mean
@@ -104,18 +104,18 @@ def buffers(n):
 def tolerant_values(content, values, out, tolerance, first_row, last_row):
     """Write the averages of sorted rows by rank."""
     n = content.shape[1]
-    padded, order, first, count, sums = buffers(n)
+    padded, order, first, last, sums = buffers(n)
     order[:] = np.arange(n)
     for r in range(first_row, last_row):
         padded[:n] = content[r]
-        average(padded, values[r], tolerance, order, first, count, sums, out[r])
+        average(padded, values[r], tolerance, order, first, last, sums, out[r])
 
 
 @_jit
 def tolerant_match(words, values, out, tolerance, infinity, first_row, last_row):
     """Sort rows of float32, given as unsigned words, and write the averages by position."""
     a, b, counts = workspace(words)
-    content, order, first, count, sums = buffers(words.shape[1])
+    content, order, first, last, sums = buffers(words.shape[1])
     bits, passes = content.view(np.uint32), counts.shape[0]
     shift = SHIFT + uint64(passes - 1) * uint64(digit_bits(words[0, 0]))
     for r in range(first_row, last_row):
@@ -128,4 +128,4 @@ def tolerant_match(words, values, out, tolerance, infinity, first_row, last_row)
             offsets[digit] = rank + ONE
             bits[rank] = style_word(item >> SHIFT, bits[rank])
             order[rank] = item & POSITION
-        average(content, values[r], tolerance, order, first, count, sums, out[r])
+        average(content, values[r], tolerance, order, first, last, sums, out[r])
