@@ -1,9 +1,10 @@
 """Measure style transfer where exact matching is difficult, and write a record and a sheet of pictures.
 
-    python benchmarks/hard_pairs.py [hard-pairs | tolerance] [--out FILE] [--sheet FILE]
+    python benchmarks/hard_pairs.py [hard-pairs | tolerance] --pictures FOLDER [--vgg FILE] [--out FILE] [--sheet FILE]
 
 "hard-pairs": twelve pairs of flat contents and nearly empty styles. "tolerance": tolerances of the small network on
-validation pairs at 256 pixels. The pictures and the weights of VGG-16 are in ../shared.
+validation pairs at 256 pixels. ``--pictures`` is a folder with content-val.zip and style-val.zip, held-out photographs and
+paintings, and figure-inputs.zip, the pictures of AdaIN's figures. ``--vgg`` has the weights of VGG-16.
 
 LPIPS and style distance are those of `efdm.style.measures`; the committed records were made with an independent
 implementation of the same measures. "flat_variance" is the mean variance of the output inside blocks that are flat in the
@@ -11,6 +12,7 @@ content. The setting "adain", with the same network, is the reference for it. "w
 and the contrast of strokes.
 """
 
+import argparse
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -30,13 +32,11 @@ from efdm.style.color import luminance
 from efdm.style.measures import Metrics, edges, load_metrics
 from efdm.style.pictures import open_picture
 
-SHARED = ROOT.parent / "shared"
-VGG16 = SHARED / "weights" / "vgg16_features.fp16.safetensors"
 BLOCK = 32  # side of a block in pixels
 FLAT = 3 / 255  # standard deviation of every channel below which a block counts as flat
 MEASURES = ("content_lpips", "style_distance", "flat_variance", "wavelength", "sharpness")
 
-# (name, content, style); pictures are archive/stem in ../shared/data
+# (name, content, style); pictures are archive/stem
 PAIRS = (
     ("night sky", "content-val/3064097919_e536ab9693", "style-val/aristarkh-lentulov"),
     ("logo", "logo", "style-val/david-burliuk"),
@@ -68,26 +68,26 @@ TOLERANCES: dict[str, dict[str, Any]] = {
 }
 
 
-def validation_pairs(count: int = 16) -> list[tuple[str, str, str]]:
+def validation_pairs(folder: Path, count: int = 16) -> list[tuple[str, str, str]]:
     """Return pairs of content i and style i in sorted order."""
     archives = ("content-val", "style-val")
-    names = [[f"{archive}/{Path(source.name).name}" for source in pictures(archive)[:count]] for archive in archives]
+    names = [[f"{a}/{Path(source.name).name}" for source in pictures(folder, a)[:count]] for a in archives]
     return [(str(i), content, style) for i, (content, style) in enumerate(zip(*names, strict=True))]
 
 
-def pictures(archive: str) -> list[Source]:
-    return find_pictures(SHARED / "data" / f"{archive}.zip")
+def pictures(folder: Path, archive: str) -> list[Source]:
+    return find_pictures(folder / f"{archive}.zip")
 
 
 class Study(NamedTuple):
-    pairs: Callable[[], list[tuple[str, str, str]]]
+    pairs: Callable[[Path], list[tuple[str, str, str]]]
     settings: Mapping[str, Mapping[str, Any]]
     side: int  # short side at which outputs are measured
     size: int | None = None  # short side of the pictures; None: their own
 
 
 STUDIES = {
-    "hard-pairs": Study(lambda: list(PAIRS), SETTINGS, side=384),
+    "hard-pairs": Study(lambda _: list(PAIRS), SETTINGS, side=384),
     "tolerance": Study(validation_pairs, TOLERANCES, side=256, size=256),
 }
 
@@ -102,13 +102,13 @@ def logo() -> Image.Image:
     return image
 
 
-def read(name: str, size: int | None = None) -> Tensor:
+def read(folder: Path, name: str, size: int | None = None) -> Tensor:
     """Return a picture ``(3, h, w)`` in [0, 1]. ``name`` is the beginning of its path in an archive."""
     archive, _, start = name.partition("/")
     if name == "logo":
         picture = open_picture(logo()).rgb
     else:
-        picture = next(p for p in pictures(archive) if Path(p.name).name.startswith(start)).read().rgb
+        picture = next(p for p in pictures(folder, archive) if Path(p.name).name.startswith(start)).read().rgb
     return picture if size is None else resize_short_side(picture, size)
 
 
@@ -149,18 +149,24 @@ def measured(
         }  # fmt: skip
 
 
+def make_picture_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the command line of a benchmark that measures held-out pictures."""
+    parser = make_parser(description)
+    parser.add_argument("--pictures", type=Path, required=True)
+    parser.add_argument("--vgg", type=Path)
+    return parser
+
+
 def main() -> None:
-    parser = make_parser(__doc__)
+    parser = make_picture_parser(__doc__)
     parser.add_argument("study", choices=tuple(STUDIES), default="hard-pairs", nargs="?")
     parser.add_argument("--sheet", type=Path, default=ROOT / "build" / "hard-pairs.jpg")  # not committed
     options = parser.parse_args()
-    if not SHARED.exists():
-        raise SystemExit(f"the pictures and the weights are missing: {SHARED} not found")
     study = STUDIES[options.study]
-    stylizer, metrics = Stylizer.from_pretrained("small", "cpu"), load_metrics(vgg=VGG16)
-    rows, shown, names = [], [], study.pairs()
+    stylizer, metrics = Stylizer.from_pretrained("small", "cpu"), load_metrics(vgg=options.vgg)
+    rows, shown, names = [], [], study.pairs(options.pictures)
     for name, content_name, style_name in names:
-        content, style = (read(picture, study.size) for picture in (content_name, style_name))
+        content, style = (read(options.pictures, picture, study.size) for picture in (content_name, style_name))
         outputs = [stylizer.stylize(content, style, **arguments) for arguments in study.settings.values()]
         shown.append([content, style, *outputs])
         for setting, found in zip(study.settings, measured(metrics, study.side, content, style, outputs), strict=True):
