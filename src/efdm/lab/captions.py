@@ -13,7 +13,7 @@ from efdm.lab.selection import SELECTIONS, STDS, VALIDATION
 from efdm.lab.sweep import Study
 
 # settings that captions mention, and their wording
-FACTS: Mapping[str, str] = {
+SETTING_WORDS: Mapping[str, str] = {
     "backbone": "{}", "weights": "weights {}", "stages": "stages {}", "iterations": "iterations {}", "batch": "batch {}",
     "batches": "{} batches", "optimizer": "{}", "lr": "lr {}", "classifier_lr": "{} x lr for the classifier",
     "weight_decay": "weight decay {}", "label_smoothing": "label smoothing {}",
@@ -55,7 +55,7 @@ def accuracy_sentences(
 
 def score_words(study: Study, score: str, scored: str = "") -> str:
     """Return the words after "Accuracy in %" that say which pictures are scored."""
-    records = [record for same in study.runs.values() for record in same]
+    records = [record for of_run in study.runs.values() for record in of_run]
     official, tested = ({d for record in records for d in record.get(key, ())} for key in ("official_test", "test"))
     except_for = f" (the official test pictures for {', '.join(sorted(official))})" if official else ""
     if official and official == tested:
@@ -80,7 +80,7 @@ def spread_words(study: Study, std: str) -> str:
 def setting_sentences(study: Study) -> list[str]:
     """Return a sentence with the settings that all runs share, and one for each setting that differs between rows."""
     shared, differing = [], []
-    for name, words in FACTS.items():
+    for name, words in SETTING_WORDS.items():
         values = {row: value for row in study.recipe.rows if (value := _setting_text(study, row, name))}
         distinct = list(dict.fromkeys(values.values()))
         if len(distinct) == 1:

@@ -94,8 +94,8 @@ def sweep_settings(
 
 def check_outside(out: Path, sources: Sequence[Path]) -> None:
     """Raise SettingError if ``out`` is inside one of the ``sources``, where its files and folders would be read as data."""
-    for source in sources:
-        if dataset_name(sources) != DIGITS and out.resolve().is_relative_to(source.resolve()):
+    for source in sources if dataset_name(sources) != DIGITS else ():
+        if out.resolve().is_relative_to(source.resolve()):
             raise SettingError(f"{out} is inside the data, {source}; choose a folder outside of it", "out")
 
 
@@ -181,8 +181,8 @@ def _check_same_data(data: DomainSet, folder: Path) -> None:
         return
     before, pictures = (json.loads((folder / name).read_text()) for name in (ENVIRONMENT, PICTURES_FILE))
     skipped = {name for name, _ in pictures["skipped"]}
-    found = data.subset(torch.tensor([n for n, name in enumerate(data.names) if name not in skipped]))
-    fingerprint = found.fingerprint()
+    readable = torch.tensor([i for i, name in enumerate(data.names) if name not in skipped])
+    fingerprint = data.subset(readable).fingerprint()
     check_same_data(before.get("data", fingerprint), fingerprint, folder)  # missing in older runs
 
 
@@ -226,7 +226,7 @@ def device_settings(known: Mapping[str, Any], *, runs: Literal["one", "many"] = 
 
 
 def choose_stages(known: Mapping[str, Any], settings: type[RecognitionSettings], most: int | None = None) -> tuple[str, ...]:
-    """Return the given stages, or the first ``most`` of those at strides 4, 8 and 16. Raise for an unknown stage."""
+    """Return the stages of the settings, by default the first ``most`` at strides 4, 8, 16. Raise for an unknown stage."""
     model = check_backbone(known, settings)
     stages = tuple(known.get("stages") or (stages_at(model) or RecognitionSettings.stages)[:most])
     if "stages" in known or settings.methods[known["method"]].inserts_layers():
@@ -236,7 +236,7 @@ def choose_stages(known: Mapping[str, Any], settings: type[RecognitionSettings],
 
 
 def check_backbone(settings: Mapping[str, Any], defaults: type[RecognitionSettings]) -> nn.Module:
-    """Return the backbone with its weights. Raise `SettingError` if it does not accept pictures of the given size."""
+    """Return the backbone with its weights. Raise `SettingError` if it does not accept pictures of the input size."""
     name, weights = settings.get("backbone", defaults.backbone), settings.get("weights", defaults.weights)
     height, width = height_and_width(settings.get("size", defaults.size))
     pixels = f"{height} x {width} pixels"

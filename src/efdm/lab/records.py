@@ -46,11 +46,11 @@ def by_run(records: Iterable[Record]) -> dict[str, list[Record]]:
     """
     attempts: dict[str, list[list[Record]]] = {}
     for record in records:
-        mine = attempts.setdefault(record["run"], [])
-        if not mine or record["step"] <= mine[-1][-1]["step"]:
-            mine.append([])
-        mine[-1].append(record)
-    return {run: next(filter(complete, mine), max(mine, key=len)) for run, mine in attempts.items()}
+        of_run = attempts.setdefault(record["run"], [])
+        if not of_run or record["step"] <= of_run[-1][-1]["step"]:
+            of_run.append([])
+        of_run[-1].append(record)
+    return {run: next(filter(complete, of_run), max(of_run, key=len)) for run, of_run in attempts.items()}
 
 
 def complete(records: list[Record]) -> bool:

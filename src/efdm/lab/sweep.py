@@ -61,7 +61,7 @@ class Study:
 
 
 def check_sources(recipe: Recipe, sources: Sequence[Path]) -> None:
-    """Raise if a recipe that needs pictures has none, or if one that generates its pictures is given some."""
+    """Raise if a recipe that needs pictures has no sources, or if one that generates its pictures has some."""
     if (recipe.data == DIGITS) == bool(sources):
         needed = f"needs the pictures of {recipe.data}; pass a folder or zip"
         problem = "generates its digits and takes no data" if sources else needed
@@ -233,20 +233,20 @@ def check_folder(out: Path) -> None:
 def _start(
     recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet | PersonSets, device: str, reuse: Sequence[str | Path]
 ) -> Study:
-    """Write the recipe and the plan, merged with those of earlier calls, and the records that other sweeps have."""
+    """Write the recipe and the plan, merged with those of earlier calls, and copy the records of runs from ``reuse``."""
     description = describe(data)
-    whole = Study(recipe, data.domain_names, plan, data=description)
+    study = Study(recipe, data.domain_names, plan, data=description)
     if (out / RECIPE).exists():
-        whole = _merged(_read(out), whole, out)
+        study = _merged(_read(out), study, out)
     (out / DONE).unlink(missing_ok=True)
-    start = {"recipe": as_json(whole.recipe), "domains": whole.domains}
-    write_json(out / RECIPE, {**start, **whole.data, "plan": plan_as_json(whole.plan)})
+    start = {"recipe": as_json(study.recipe), "domains": study.domains}
+    write_json(out / RECIPE, {**start, **study.data, "plan": plan_as_json(study.plan)})
     counts = description.get("splits", description["pictures"])
-    here = {**environment(device), "pictures": counts, "skipped": without_folders(data.skipped)}
+    machine = {**environment(device), "pictures": counts, "skipped": without_folders(data.skipped)}
     path = out / "environment.json"
     entries = json.loads(path.read_text()) if path.exists() else []
-    if (here := json.loads(json.dumps(here))) not in entries:
-        write_json(path, [*entries, here])
+    if (machine := json.loads(json.dumps(machine))) not in entries:
+        write_json(path, [*entries, machine])
     for folder in map(Path, reuse):
         check_same(_read(folder).data, description, folder)
         known = read_study(folder).runs
@@ -283,7 +283,7 @@ def _read(folder: Path) -> Study:
     if (folder / SETTINGS).exists():
         raise SettingError(f"{folder} holds a single run; expected a folder of `run`, with all runs of a recipe")
     if not path.is_file():
-        inside = sorted(found.parent.name for found in folder.glob(f"*/{RECIPE}"))
+        inside = sorted(file.parent.name for file in folder.glob(f"*/{RECIPE}"))
         instead = f"; choose one of its folders {', '.join(inside)}" if inside else ""
         raise SettingError(f"{folder} holds no runs of a recipe ({RECIPE} not found){instead}")
     try:
@@ -302,6 +302,6 @@ def read_study(folder: str | Path, *others: str | Path) -> Study:
     for other in folders[1:]:
         study = _merged(study, _read(other), other)
     records = read_records(*(path for each in folders if (path := each / RECORDS).exists()))
-    wanted = {planned.run for planned in study.plan}
-    runs = {name: same for name, same in by_run(records).items() if name in wanted and complete(same)}
+    planned_runs = {planned.run for planned in study.plan}
+    runs = {run: own for run, own in by_run(records).items() if run in planned_runs and complete(own)}
     return replace(study, runs=runs)
