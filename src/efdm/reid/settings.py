@@ -30,7 +30,7 @@ class Settings(RecognitionSettings):
     EFDM's code uses), except for ``weights`` (ImageNet there) and ``schedule`` ("thirds" there).
     """
 
-    protocols: Protocols = Field(default_factory=dict, kw_only=True)  # by test domain; "official" unless given
+    protocols: Protocols = Field(default_factory=dict, kw_only=True)  # by test domain; the default is "official"
     protocol_seed: int = 0  # for protocols that draw queries
     backbone: str = "osnet_x1_0"
     stages: Names = ("conv2", "conv3")  # paper
