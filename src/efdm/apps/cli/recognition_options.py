@@ -60,14 +60,14 @@ def parse_seeds(text: str | None) -> list[int] | None:
     return list(dict.fromkeys(map(int, numbers))) if "," in text else list(range(int(text)))
 
 
-def collect_settings(given: Mapping[str, Any], task: str) -> dict[str, Any]:
-    """Return the settings from the parameters of a command and from its ``--set``.
+def collect_settings(params: Mapping[str, Any], task: str) -> dict[str, Any]:
+    """Return the settings among the parameters of a command, and those of its ``--set``.
 
     Raise SettingError if a setting is given twice.
     """
-    changes = parse_settings(given["set_"] or (), task)
+    changes = parse_settings(params["set_"] or (), task)
     for name, hint in _setting_types(task).items():
-        value = given.get(name)
+        value = params.get(name)
         if isinstance(value, list | tuple):
             value = parse_names(name, value) if name != "data" else None  # --data takes paths, not the name of the data
         if value is None:
