@@ -39,14 +39,14 @@ def parse_sets(words: Sequence[str] | None, setting: str = "data") -> dict[str, 
     """Parse NAME=PATH pairs. A path alone is named by its file or folder, without extension."""
     sets: dict[str, Path] = {}
     for word in words or ():
-        name, equals, rest = word.partition("=")
-        path = Path(rest if equals and not Path(word).exists() else word)
-        name = name if str(path) != word else path.resolve().stem
-        if not name or (equals and not rest):
+        name, equals, path = word.partition("=")
+        if not equals or Path(word).exists():
+            name, path = Path(word).resolve().stem, word
+        if not name or not path:
             raise SettingError(f"{setting} must be NAME=PATH or a path, got {word!r}", setting)
         if name in sets:
             raise SettingError(f"two data sets are named {name!r}; name them with NAME=PATH", setting)
-        sets[name] = path
+        sets[name] = Path(path)
     return sets
 
 
