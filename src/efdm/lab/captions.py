@@ -21,7 +21,7 @@ SETTING_WORDS: Mapping[str, str] = {
     "precision": "{}",
 }  # fmt: skip
 
-# which pictures of a test domain are scored
+# scored part of the test domains -> which of their pictures, and the exception
 SCORED_PICTURES: Mapping[str, tuple[str, str]] = {
     "all": ("all", ""), "rest": ("the", ", except those in the validation split"), "official": ("the official test", ""),
     "": ("the", ""),
@@ -57,13 +57,14 @@ def score_words(study: Study, score: str, scored: str = "") -> str:
     """Return the words after "Accuracy in %" that say which pictures are scored."""
     records = [record for of_run in study.runs.values() for record in of_run]
     official, tested = ({d for record in records for d in record.get(key, ())} for key in ("official_test", "test"))
-    except_for = f" (the official test pictures for {', '.join(sorted(official))})" if official else ""
+    note = f" (the official test pictures for {', '.join(sorted(official))})" if official else ""
     if official and official == tested:
-        scored, except_for = "official", ""
-    (which, but), several = SCORED_PICTURES[scored], "" if study.recipe.protocol_row.columns == "test" else "s together"
+        scored, note = "official", ""
+    which, exception = SCORED_PICTURES[scored]
+    domains = "domain" if study.recipe.protocol_row.columns == "test" else "domains together"
     return {
-        "pooled": f" over {which} pictures of the test domain{several}{but}{except_for}",
-        "mean of domains": f", the mean over test domains, each over {which} pictures{but}{except_for}",
+        "pooled": f" over {which} pictures of the test {domains}{exception}{note}",
+        "mean of domains": f", the mean over test domains, each over {which} pictures{exception}{note}",
         VALIDATION: " on held-out pictures of the training domains",
     }[score]
 

@@ -1,6 +1,7 @@
 """Records on disk: JSON lines, one per evaluation. Files of several machines can be concatenated.
 
-The settings of a run are in ``recipe.json``; its records repeat only the hash of the weights, which may be missing there.
+Records do not repeat the settings of a run, which are in ``recipe.json``, except for the hash of its weights, which may be
+missing there.
 """
 
 from __future__ import annotations

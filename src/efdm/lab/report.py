@@ -190,7 +190,7 @@ def summary_table(study: Study, std: str = "") -> Table:
 
 
 def best_row(study: Study) -> str:
-    """Return a sentence that names the row to choose by its average validation accuracy, without the test domains.
+    """Return a sentence that names the row chosen by its average validation accuracy. Test domains have no influence.
 
     Rows within one standard error of the highest (`TOLERANCE` with a single seed) count as equal. If their lengths differ,
     the highest of the shortest is chosen, otherwise the smallest learning rate.

@@ -102,7 +102,7 @@ def run(
     Args:
         data: the pictures; for domain generalization also the folders or zips to read.
         seeds, methods, domains: restrict the recipe to these seeds, rows and columns. A later call for the same folder may
-            select others; tables show everything that was ever planned there.
+            select others; tables show all of them.
         shard: ``(i, n)`` takes every n-th of the selected runs, starting with the i-th (counted from 1), for n machines or
             GPUs with a folder each. `read_study` merges the folders.
         lanes: the number of runs at a time: on one GPU, or in processes on a CPU.
