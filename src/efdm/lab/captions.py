@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from efdm.lab.folder import Study
 from efdm.lab.plan import display, hparam_grid
 from efdm.lab.published import PUBLISHED_STD, Published
 from efdm.lab.results import Numbers, reported_runs
 from efdm.lab.selection import SELECTIONS, STDS, VALIDATION
-from efdm.lab.sweep import Study
 
 # settings that captions mention, and their wording
 SETTING_WORDS: Mapping[str, str] = {

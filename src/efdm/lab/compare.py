@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
+from efdm.lab.folder import Study
 from efdm.lab.results import Numbers, numbers
-from efdm.lab.sweep import Study
 from efdm.stats import standard_error, with_error
 
 Verdict = Literal["significant", "inconclusive", "incomplete"]

@@ -14,6 +14,7 @@ from efdm.data.domains import DomainSet
 from efdm.data.sheets import sheet
 from efdm.lab.analyses.drawing import colour_of, new_figure, plain, save, with_spaces
 from efdm.lab.compare import contrast_sentence, difference
+from efdm.lab.folder import Study
 from efdm.lab.preparation import prepare_sweep
 from efdm.lab.published import AVERAGE
 from efdm.lab.recipe import load_recipe
@@ -21,7 +22,7 @@ from efdm.lab.rendering import render
 from efdm.lab.report import Table, accuracy_table, tables
 from efdm.lab.results import numbers
 from efdm.lab.selection import STDS
-from efdm.lab.sweep import Study, run
+from efdm.lab.sweep import run
 from efdm.progress import Report, ignore
 from efdm.recognition.workers import available_cores
 

@@ -11,11 +11,11 @@ from typing import Literal
 
 from efdm.lab.captions import accuracy_sentences, score_words, spread_words
 from efdm.lab.compare import ALPHA, MIN_SEEDS, Difference, compared, comparison_parts, order_sentence, p_value
+from efdm.lab.folder import Study
 from efdm.lab.published import AVERAGE, PUBLISHED_SCORES, PUBLISHED_STD, Published, Value
 from efdm.lab.recipe import Recipe
 from efdm.lab.results import Numbers, numbers, reported_runs, row_name
 from efdm.lab.selection import SELECTIONS, STDS, VALIDATION
-from efdm.lab.sweep import Study
 from efdm.ops.choices import check_choice
 from efdm.stats import standard_error, with_error
 from efdm.text import plural

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from efdm.dg.protocols import Cell
+from efdm.lab.folder import Study
 from efdm.lab.plan import Planned, hparam_grid
 from efdm.lab.selection import SELECTIONS, Candidates, Selection
-from efdm.lab.sweep import Study
 from efdm.ops.choices import check_choice
 
 

@@ -18,9 +18,9 @@ from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import Set
 from efdm.apps.cli.report import print_data_warnings, print_skipped, print_tables, print_trials
 from efdm.errors import SettingError
+from efdm.lab.folder import RECIPE
 from efdm.lab.preparation import prepare_sweep
 from efdm.lab.reid_preparation import prepare_reid_sweep, save_trials
-from efdm.lab.sweep import RECIPE
 from efdm.lab.tasks import protocols_of
 from efdm.training import PRECISIONS, SPEEDS
 
