@@ -66,7 +66,7 @@ def check_options(settings: RecognitionSettings) -> None:
     options = all_options(settings)
     for name, default in settings.methods[settings.method].options.items():
         if options[name] is None and name == "alpha" and settings.method in LAYERS:
-            continue  # distributions are exchanged, not mixed
+            continue  # None: distributions are exchanged instead of mixed
         if type(options[name]) not in ((int, float) if isinstance(default, float) else (type(default),)):
             kind = type(default).__name__
             message = f"option {name} of {settings.method} must be of type {kind}, got {options[name]!r}"

@@ -113,7 +113,7 @@ def _average_over_neighbours(encoded: Weights, near: Tensor, rows: int) -> Weigh
 
 
 def _shared_weights(encoded: Weights, count: int, parts: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Yield, for each part of the queries, the sums of the smaller weights of a query and a picture of the gallery."""
+    """Yield, for each part of the queries, the overlap of their encodings with the gallery's: summed smaller weights."""
     queries = sum(map(len, parts))
     in_gallery = encoded.rows >= queries
     rows, columns, values = (entries[in_gallery] for entries in encoded)

@@ -68,7 +68,8 @@ class SearchResult:
         most ``rows`` queries are shown, evenly spaced.
         """
         chosen = torch.linspace(0, len(self.queries) - 1, min(rows, len(self.queries))).round().int().tolist()
-        parts = 1 if len({Path(name).stem for name in self.query.names}) == len(self.query.names) else 2  # 0001/c2_any
+        stems = {Path(name).stem for name in self.query.names}
+        parts = 1 if len(stems) == len(self.query.names) else 2  # 2: with the folder, as in 0001/c2_7
         lines, labels = [], []
         for row in chosen:
             hits, number = self.hits(row), int(self.queries[row])
