@@ -119,8 +119,8 @@ def _values(lines: tuple[Published, ...], row: str, selection: str) -> dict[str,
 
 def finished(made: Numbers) -> Numbers:
     """Return the numbers of complete seeds: an interrupted sweep is judged by the seeds that it finished."""
-    wanted = {row: {column: list(made.averages(row)) for column in made.columns} for row in made.rows}
-    return replace(made, wanted=wanted)
+    seeds = {row: {column: list(made.averages(row)) for column in made.columns} for row in made.rows}
+    return replace(made, seeds=seeds)
 
 
 def ours(d: Difference, made: Numbers) -> str:

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from efdm.apps.cli.options import parse_pairs, parse_shard
@@ -28,6 +30,19 @@ def test_shards_are_counted_from_one() -> None:
 
 def test_known_names_may_contain_commas() -> None:
     assert parse_names("methods", ["a, b", "c,d"], known=["a, b"]) == ["a, b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("word", "name", "path"),
+    [
+        ("market=some/folder", "market", "some/folder"),
+        ("some/market.zip", "market", "some/market.zip"),
+        ("some/market/", "market", "some/market"),  # as a shell completes it
+        ("./market", "market", "market"),
+    ],
+)
+def test_sets_are_named_or_called_like_their_path(word: str, name: str, path: str) -> None:
+    assert parse_sets([word]) == {name: Path(path)}
 
 
 @pytest.mark.parametrize(

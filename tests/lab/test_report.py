@@ -71,13 +71,13 @@ def test_pooled_and_mean_of_domains_by_hand() -> None:
     val = {domain: [1, 2] for domain in DOMAINS}
     records = [record(s, 30, val, {d: test[d] for d in s.test_domains}) for _, s in jobs]
     study = Study(recipe, list(DOMAINS), [p for p, _ in jobs], by_run(records))
-    assert numbers(study, score="pooled").found["erm"]["art"][0] == pytest.approx(100 * 55 / 80)
-    assert numbers(study, score="mean of domains").found["erm"]["art"][0] == pytest.approx((100 / 3 + 50 + 100) / 3)
+    assert numbers(study, score="pooled").scores["erm"]["art"][0] == pytest.approx(100 * 55 / 80)
+    assert numbers(study, score="mean of domains").scores["erm"]["art"][0] == pytest.approx((100 / 3 + 50 + 100) / 3)
     both = [t for t in tables(study) if "selection rules" not in t.title and "last" in t.title]
     assert [t.title for t in both] == ["small: last, pooled", "small: last, mean of domains"]
     assert "training domain" in both[0].caption[0]
     # the oracle does not score the split "val": 1 of 2 fewer in each domain
-    assert numbers(study, "oracle").found["erm"]["art"][0] == pytest.approx(100 * 52 / 74)
+    assert numbers(study, "oracle").scores["erm"]["art"][0] == pytest.approx(100 * 52 / 74)
 
 
 def rising_and_falling(settings: Settings, step: int, split: str, domain: str) -> float:

@@ -28,7 +28,7 @@ def augment_batch(images: Tensor, name: str, size: int, generator: Generator = N
 
 
 def paper(images: Tensor, size: int, generator: Generator) -> Tensor:
-    """Enlarge by an eighth (224 to 252) and crop at random with probability 0.5, and flip, as in the paper."""
+    """Enlarge by an eighth (224 to 252) and crop at random, and flip, each with probability 0.5, as in the paper."""
     chance, down, right, mirror = uniform(4, len(images), device=images.device, generator=generator)
     return normalized(resampled(images, pixels.enlarged_windows(images, size, chance, down, right), size, mirror < 0.5))
 
@@ -40,20 +40,20 @@ def domainbed(images: Tensor, size: int, generator: Generator) -> Tensor:
     """
     device, batch = images.device, len(images)
     windows = _windows_of_area(batch, images.shape[-1], (0.7, 1.0), device, generator)
-    mirror, grays, *amounts = uniform(6, batch, device=device, generator=generator)
+    mirror, grayscale, *factors, turn = uniform(6, batch, device=device, generator=generator)
     out = resampled(images, windows, size, mirror < 0.5) / 255
-    for change, u in zip((pixels.brightness, pixels.contrast, pixels.saturation), amounts, strict=False):
+    for change, u in zip((pixels.brightness, pixels.contrast, pixels.saturation), factors, strict=True):
         out = change(out, 0.7 + 0.6 * u)
-    out = pixels.hue(out, 0.6 * amounts[3] - 0.3)
-    out = torch.where((grays < 0.1)[:, None, None, None], pixels.gray(out), out)
+    out = pixels.hue(out, 0.6 * turn - 0.3)
+    out = torch.where((grayscale < 0.1)[:, None, None, None], pixels.gray(out), out)
     return normalized(out * 255)
 
 
 def digits(images: Tensor, size: int, generator: Generator) -> Tensor:
     """Shift by up to a sixteenth, in whole pixels, repeating the edge. No flip: a flipped digit may be another digit."""
     side = images.shape[-1]
-    most = side // 16
-    tops, lefts = (uniform(2, len(images), device=images.device, generator=generator) * (2 * most + 1)).floor() - most
+    shift = side // 16
+    tops, lefts = (uniform(2, len(images), device=images.device, generator=generator) * (2 * shift + 1)).floor() - shift
     whole = torch.full_like(tops, float(side))
     return normalized(resampled(images, Windows(tops, lefts, whole, whole), size))
 

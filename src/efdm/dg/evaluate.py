@@ -20,13 +20,13 @@ def predict(
 ) -> Tensor:
     """Return class probabilities, float32 ``(n, k)`` on the CPU, of uint8 images ``(n, 3, side, side)``."""
     device = next(model.parameters()).device
-    parts = torch.arange(len(images)).split(batch)
+    indices = torch.arange(len(images)).split(batch)
     with eval_mode(model):
-        found = [
+        parts = [
             infer(model, pictures.to(device), size, precision).float().softmax(1).cpu()
-            for _, pictures in batches_of(images, parts)
+            for _, pictures in batches_of(images, indices)
         ]
-    return torch.cat(found)
+    return torch.cat(parts)
 
 
 def count_correct(
@@ -52,10 +52,10 @@ def find_correct(
 
 
 def evaluate(
-    model: nn.Module, data: DomainSet, wanted: Mapping[str, Sequence[str]], size: int, *, precision: str = "fp32"
+    model: nn.Module, data: DomainSet, tested: Mapping[str, Sequence[str]], size: int, *, precision: str = "fp32"
 ) -> Work[dict[str, Counts]]:
-    """Return counts for each split and domain in ``wanted``, such as ``{"val": domains, "test": ["sketch"]}``."""
-    parts = {split: {domain: data.select(domain, split) for domain in domains} for split, domains in wanted.items()}
+    """Return counts for each split and domain in ``tested``, such as ``{"val": domains, "test": ["sketch"]}``."""
+    parts = {split: {domain: data.select(domain, split) for domain in domains} for split, domains in tested.items()}
     at = torch.cat([at for by_domain in parts.values() for at in by_domain.values()]).unique()  # splits may overlap
     correct = torch.zeros(len(data), dtype=torch.bool, device=data.images.device)
     correct[at] = yield from find_correct(model, data, at, size, precision=precision)

@@ -110,14 +110,14 @@ def predict_files(
 
 def _find_items(source: Path, *, prefixed: bool) -> Iterator[Item]:
     """Yield all pictures, with class and domain read from their folders, including the folders above ``source``."""
-    for found in find_pictures(source):
-        inside = found.name if source.is_dir() or found.member is not None else ""
-        root = source.resolve().with_suffix("") if found.member is not None else source.resolve()
+    for picture in find_pictures(source):
+        in_zip = picture.member is not None
+        inside = picture.name if source.is_dir() or in_zip else ""
+        root = source.resolve().with_suffix("") if in_zip else source.resolve()
         parts = PurePosixPath(root.as_posix(), inside).parts
         label, domain = (parts[-n] if len(parts) >= n else "" for n in (2, 3))
-        yield Item(
-            PurePosixPath(source.as_posix(), inside).as_posix() if prefixed else found.name, domain, label, source=found
-        )
+        name = PurePosixPath(source.as_posix(), inside).as_posix() if prefixed else picture.name
+        yield Item(name, domain, label, source=picture)
 
 
 def check_path(path: Path) -> None:

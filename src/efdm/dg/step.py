@@ -25,24 +25,21 @@ def make_step(model: nn.Module, data: DomainSet, settings: Settings) -> Step:
     model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     generator = torch.Generator(device)
     method = attach(settings.method, model, settings.stages, generator=generator, **settings.options)
-    targets = torch.eye(len(data.classes), device=device)[data.labels]
+    one_hot = torch.eye(len(data.classes), device=device)[data.labels]
     forwards = fast_forwards(model, settings, [] if method.penalty is None else [classifier_of(model)])
     start_training(model, settings)
 
     def losses(indices: Tensor, streamed: Tensor | None = None) -> dict[str, Tensor]:
         images = data.images[indices] if streamed is None else streamed
         images = augment_batch(images, settings.augmentation, settings.size, generator)
-        images, wanted = method.change(images, targets[indices])
+        images, targets = method.change(images, one_hot[indices])
         inputs, domains = own_inputs(images, settings), data.domains[indices]
         with forward_mode(settings, domains, forwards):
-            if method.penalty is None:
-                logits = gather_rows(model(inputs))
-            else:
-                features, logits = map(gather_rows, embedding(model, inputs))
-            logits = logits.float()
-            loss = F.cross_entropy(logits, wanted)
-        if method.penalty is not None:  # outside of autocast, in float32
-            loss = loss + method.penalty(features.float(), logits, wanted, domains)
+            features, logits = (None, model(inputs)) if method.penalty is None else embedding(model, inputs)
+        logits = gather_rows(logits).float()
+        loss = F.cross_entropy(logits, targets)
+        if features is not None and method.penalty is not None:
+            loss = loss + method.penalty(gather_rows(features).float(), logits, targets, domains)
         return {"loss": loss}
 
     return step_of(losses, model, settings, generator)

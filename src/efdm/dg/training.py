@@ -72,8 +72,8 @@ class ClassifierTask(RecognitionTask[Settings, DomainSet, Trained]):
 
     @classmethod
     def load(cls, settings: Settings, folder: Path, records: list[Record]) -> Trained:
-        found = load_classifier(folder / MODEL, settings.device)
-        return Trained(settings, found.model, records, found.classes)
+        classifier = load_classifier(folder / MODEL, settings.device)
+        return Trained(settings, classifier.model, records, classifier.classes)
 
     @staticmethod
     def fingerprint_of(settings: Settings, data: DomainSet) -> str:
@@ -95,8 +95,8 @@ class ClassifierTask(RecognitionTask[Settings, DomainSet, Trained]):
 
     def metrics(self) -> Work[Record]:
         settings, data = self.settings, self.data
-        wanted = {"val": data.domain_names, "test": settings.test_domains}
-        counts = yield from evaluate(self.model, data, wanted, settings.size, precision=settings.precision)
+        tested = {"val": data.domain_names, "test": settings.test_domains}
+        counts = yield from evaluate(self.model, data, tested, settings.size, precision=settings.precision)
         official_test = [domain for domain in data.official_test if domain in settings.test_domains]
         return {**counts, **({"official_test": official_test} if official_test else {})}
 

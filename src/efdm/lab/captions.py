@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from efdm.lab.folder import Study
 from efdm.lab.plan import display, hparam_grid
 from efdm.lab.published import PUBLISHED_STD, Published
 from efdm.lab.results import Numbers, reported_runs
 from efdm.lab.selection import SELECTIONS, STDS, VALIDATION
-from efdm.lab.sweep import Study
 
 # settings that captions mention, and their wording
-FACTS: Mapping[str, str] = {
+SETTING_WORDS: Mapping[str, str] = {
     "backbone": "{}", "weights": "weights {}", "stages": "stages {}", "iterations": "iterations {}", "batch": "batch {}",
     "batches": "{} batches", "optimizer": "{}", "lr": "lr {}", "classifier_lr": "{} x lr for the classifier",
     "weight_decay": "weight decay {}", "label_smoothing": "label smoothing {}",
@@ -21,7 +21,7 @@ FACTS: Mapping[str, str] = {
     "precision": "{}",
 }  # fmt: skip
 
-# which pictures of a test domain are scored
+# scored part of the test domains -> which of their pictures, and the exception
 SCORED_PICTURES: Mapping[str, tuple[str, str]] = {
     "all": ("all", ""), "rest": ("the", ", except those in the validation split"), "official": ("the official test", ""),
     "": ("the", ""),
@@ -55,15 +55,16 @@ def accuracy_sentences(
 
 def score_words(study: Study, score: str, scored: str = "") -> str:
     """Return the words after "Accuracy in %" that say which pictures are scored."""
-    records = [record for same in study.runs.values() for record in same]
+    records = [record for of_run in study.runs.values() for record in of_run]
     official, tested = ({d for record in records for d in record.get(key, ())} for key in ("official_test", "test"))
-    except_for = f" (the official test pictures for {', '.join(sorted(official))})" if official else ""
+    note = f" (the official test pictures for {', '.join(sorted(official))})" if official else ""
     if official and official == tested:
-        scored, except_for = "official", ""
-    (which, but), several = SCORED_PICTURES[scored], "" if study.recipe.protocol_row.columns == "test" else "s together"
+        scored, note = "official", ""
+    which, exception = SCORED_PICTURES[scored]
+    domains = "domain" if study.recipe.protocol_row.columns == "test" else "domains together"
     return {
-        "pooled": f" over {which} pictures of the test domain{several}{but}{except_for}",
-        "mean of domains": f", the mean over test domains, each over {which} pictures{but}{except_for}",
+        "pooled": f" over {which} pictures of the test {domains}{exception}{note}",
+        "mean of domains": f", the mean over test domains, each over {which} pictures{exception}{note}",
         VALIDATION: " on held-out pictures of the training domains",
     }[score]
 
@@ -80,7 +81,7 @@ def spread_words(study: Study, std: str) -> str:
 def setting_sentences(study: Study) -> list[str]:
     """Return a sentence with the settings that all runs share, and one for each setting that differs between rows."""
     shared, differing = [], []
-    for name, words in FACTS.items():
+    for name, words in SETTING_WORDS.items():
         values = {row: value for row in study.recipe.rows if (value := _setting_text(study, row, name))}
         distinct = list(dict.fromkeys(values.values()))
         if len(distinct) == 1:

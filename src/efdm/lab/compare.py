@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
+from efdm.lab.folder import Study
 from efdm.lab.results import Numbers, numbers
-from efdm.lab.sweep import Study
 from efdm.stats import standard_error, with_error
 
 Verdict = Literal["significant", "inconclusive", "incomplete"]
@@ -59,17 +59,17 @@ def difference(numbers: Numbers, first: str, second: str) -> Difference:
     """Return ``second`` minus ``first``, tested over seeds. ``p_holm`` equals ``p`` until `holm` corrects it."""
     from scipy import stats  # takes a second to import
 
-    found, expected = numbers.pairs(first, second)
-    seeds = sorted({seed for _, seed in found})
-    averages = [statistics.fmean(v for (_, s), v in found.items() if s == seed) for seed in seeds]
-    columns = {c: [v for (column, _), v in found.items() if column == c] for c in numbers.columns}
+    pairs, expected = numbers.pairs(first, second)
+    seeds = sorted({seed for _, seed in pairs})
+    averages = [statistics.fmean(v for (_, s), v in pairs.items() if s == seed) for seed in seeds]
+    columns = {c: [v for (column, _), v in pairs.items() if column == c] for c in numbers.columns}
     by_column = {column: statistics.fmean(values) for column, values in columns.items() if values}
-    mean, error = statistics.fmean(found.values()) if found else math.nan, standard_error(averages)
+    mean, error = statistics.fmean(pairs.values()) if pairs else math.nan, standard_error(averages)
     p = 1.0  # also for a single seed
     if len(seeds) > 1 and mean:
         p = float(2 * stats.t.sf(abs(mean) / error if error else math.inf, len(seeds) - 1))
-    better = sum(v > 0 for v in found.values())
-    return Difference(first, second, mean, error, len(found), expected, len(seeds), better, by_column, p, p)
+    better = sum(v > 0 for v in pairs.values())
+    return Difference(first, second, mean, error, len(pairs), expected, len(seeds), better, by_column, p, p)
 
 
 def holm(differences: Iterable[Difference]) -> list[Difference]:
@@ -84,14 +84,14 @@ def holm(differences: Iterable[Difference]) -> list[Difference]:
 
 
 def comparison_parts(study: Study, selection: str = "last") -> dict[str, Numbers]:
-    """Return the numbers that are compared, by direction; for other protocols, all in one part, compared by their averages.
+    """Return the numbers of the recipe's first score, split into the parts that are compared separately.
 
-    The score is the first one of the recipe.
+    Columns that are directions are one part each. Columns that are domains are compared by their average, as one part.
     """
-    whole = numbers(study, selection, study.recipe.scores[0])
+    every = numbers(study, selection, study.recipe.scores[0])
     if study.recipe.protocol_row.heading == "direction":
-        return {column: replace(whole, columns=[column]) for column in whole.columns}
-    return {"": whole}
+        return {column: replace(every, columns=[column]) for column in every.columns}
+    return {"": every}
 
 
 def compared_pairs(orders: Sequence[Sequence[str]], contrasts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -106,10 +106,10 @@ def compared(
 
     The correction counts the comparisons of all parts.
     """
-    wanted = compared_pairs(orders, contrasts)
-    present = [(name, pair) for name, part in parts.items() for pair in wanted if set(pair) <= set(part.rows)]
-    found = dict(zip(present, holm(difference(parts[name], *pair) for name, pair in present), strict=True))
-    return {part: {pair: d for (name, pair), d in found.items() if name == part} for part in parts}
+    pairs = compared_pairs(orders, contrasts)
+    present = [(name, pair) for name, part in parts.items() for pair in pairs if set(pair) <= set(part.rows)]
+    corrected = dict(zip(present, holm(difference(parts[name], *pair) for name, pair in present), strict=True))
+    return {part: {pair: d for (name, pair), d in corrected.items() if name == part} for part in parts}
 
 
 def order_sentence(differences: Sequence[Difference]) -> str:

@@ -14,6 +14,7 @@ from efdm.data.domains import DomainSet
 from efdm.data.sheets import sheet
 from efdm.lab.analyses.drawing import colour_of, new_figure, plain, save, with_spaces
 from efdm.lab.compare import contrast_sentence, difference
+from efdm.lab.folder import Study
 from efdm.lab.preparation import prepare_sweep
 from efdm.lab.published import AVERAGE
 from efdm.lab.recipe import load_recipe
@@ -21,7 +22,7 @@ from efdm.lab.rendering import render
 from efdm.lab.report import Table, accuracy_table, tables
 from efdm.lab.results import numbers
 from efdm.lab.selection import STDS
-from efdm.lab.sweep import Study, run
+from efdm.lab.sweep import run
 from efdm.progress import Report, ignore
 from efdm.recognition.workers import available_cores
 
@@ -80,23 +81,23 @@ def domain_sheet(data: DomainSet) -> Tensor:
 
 def plot_accuracy(study: Study, path: Path) -> None:
     """Draw the accuracy table as bars: a group per domain and one for the average, with a dot per seed."""
-    found = numbers(study)
+    shown = numbers(study)
     figure = new_figure(7.2, 3.4)
     axes = figure.subplots()
-    groups, width = [*found.columns, AVERAGE], 0.8 / len(found.rows)
-    for number, row in enumerate(found.rows):
-        by_group = [*(found.found[row][column] for column in found.columns), found.averages(row)]
-        x_positions = [group + (number - (len(found.rows) - 1) / 2) * width for group in range(len(groups))]
+    groups, width = [*shown.columns, AVERAGE], 0.8 / len(shown.rows)
+    for number, row in enumerate(shown.rows):
+        by_group = [*(shown.scores[row][column] for column in shown.columns), shown.averages(row)]
+        x_positions = [group + (number - (len(shown.rows) - 1) / 2) * width for group in range(len(groups))]
         means = [statistics.fmean(values.values()) for values in by_group]
         bars = axes.bar(x_positions, means, 0.92 * width, color=colour_of(number), label=row)
         axes.bar_label(bars, fmt="%.0f", fontsize=8, color="white", label_type="center")
         for x, values in zip(x_positions, by_group, strict=True):
             if len(values) > 1:
                 axes.plot([x] * len(values), list(values.values()), ".", color="black", markersize=3)
-    axes.set_xticks(range(len(groups)), [*(f"{with_spaces(d)}\nheld out" for d in found.columns), AVERAGE])
+    axes.set_xticks(range(len(groups)), [*(f"{with_spaces(d)}\nheld out" for d in shown.columns), AVERAGE])
     axes.set_ylim(0, 105)
     axes.set_ylabel("accuracy in %", fontsize=9)
     axes.set_title("Accuracy in the held-out style", fontsize=10, loc="left")
-    axes.legend(fontsize=8, frameon=False, ncols=len(found.rows), loc="upper right", bbox_to_anchor=(1, 1.13))
+    axes.legend(fontsize=8, frameon=False, ncols=len(shown.rows), loc="upper right", bbox_to_anchor=(1, 1.13))
     plain(axes)
     save(figure, path)

@@ -124,20 +124,20 @@ def _settings(
 
 def merged(before: Iterable[Planned], more: Iterable[Planned], recipe: Recipe) -> list[Planned]:
     """Return both plans merged, without duplicates. Raise a SettingError if runs of a row were started differently."""
-    found = {planned.place: planned for planned in before}
-    alike = {_group(planned, recipe): planned for planned in found.values()}
+    by_place = {planned.place: planned for planned in before}
+    by_group = {_group(planned, recipe): planned for planned in by_place.values()}
     varying = {*FIXED, *recipe.task_row.settings.movable} - {"data"}
     for planned in more:
-        same = found.setdefault(planned.place, planned)
-        if same.run == planned.run:
-            same = alike.setdefault(_group(planned, recipe), planned)
-        names = [name for name in planned.settings if name in same.settings and name not in varying]
-        differing = [k for k in names if _as_json(planned.settings[k]) != _as_json(same.settings[k])]
-        if differing or (same.place == planned.place and same.run != planned.run):
-            words = ", ".join(f"{k} {same.settings[k]}, not {planned.settings[k]}" for k in differing)
+        earlier = by_place.setdefault(planned.place, planned)
+        if earlier.run == planned.run:
+            earlier = by_group.setdefault(_group(planned, recipe), planned)
+        names = [name for name in planned.settings if name in earlier.settings and name not in varying]
+        differing = [k for k in names if _as_json(planned.settings[k]) != _as_json(earlier.settings[k])]
+        if differing or (earlier.place == planned.place and earlier.run != planned.run):
+            words = ", ".join(f"{k} {earlier.settings[k]}, not {planned.settings[k]}" for k in differing)
             problem = f"{planned.row} was started with {words or 'other settings'}"
             raise SettingError(f"{problem}; use these settings or another folder", differing)
-    return list(found.values())
+    return list(by_place.values())
 
 
 def _group(planned: Planned, recipe: Recipe) -> tuple[object, ...]:

@@ -22,9 +22,10 @@ from efdm.dg.protocols import Cell
 from efdm.dg.settings import check
 from efdm.dg.training import check_classes
 from efdm.errors import SettingError
-from efdm.lab import sweep
+from efdm.lab.folder import RECIPE, check_sweep_folder
 from efdm.lab.plan import expand
 from efdm.lab.recipe import Recipe, load_recipe
+from efdm.lab.sweep import check_sources, load_data
 from efdm.lab.tasks import TASKS
 from efdm.models.backbones import BACKBONES, build_backbone
 from efdm.nn import find_stage, stages_at
@@ -67,13 +68,13 @@ def prepare_sweep(
     """
     if pacs and recipe.data != PACS:
         raise SettingError(f"only PACS has {' and '.join(pacs)}; the data of {recipe.name} is {recipe.data}", [*pacs])
-    sweep.check_sources(recipe, sources)
+    check_sources(recipe, sources)
     check_outside(out, sources)
     listing = list_domains(recipe.data, sources)
     if domains:
         check_domains("domains", domains, listing)
     changes = sweep_settings(recipe, out, changes, methods, listing.domain_names)
-    data = sweep.load_data(recipe, sources, size=changes.get("size", 0), storage=storage, progress=progress, **pacs)
+    data = load_data(recipe, sources, size=changes.get("size", 0), storage=storage, progress=progress, **pacs)
     special = [words for option, words in SPECIAL.items() if option in pacs.items()]
     return replace(recipe, data=", ".join([recipe.data, *special])), data, changes
 
@@ -82,20 +83,20 @@ def sweep_settings(
     recipe: Recipe, out: Path, changes: Mapping[str, Any], methods: Sequence[str] | None, domains: Sequence[str]
 ) -> dict[str, Any]:
     """Return ``changes`` with defaults for this machine. Raise for an invalid folder, setting, device or backbone."""
-    sweep.check_folder(out)
+    check_sweep_folder(out)
     for _, planned in expand(recipe, domains, methods=methods, **changes):
         recipe.task_row.task.check(planned)
     settings = {**recipe.settings, **changes}
     machine = device_settings(settings, runs="many")
-    if not (out / sweep.RECIPE).exists():  # a started sweep does not need the weights again
+    if not (out / RECIPE).exists():  # a started sweep does not need the weights again
         check_backbone(settings, recipe.task_row.settings)
     return {**changes, **machine}
 
 
 def check_outside(out: Path, sources: Sequence[Path]) -> None:
     """Raise SettingError if ``out`` is inside one of the ``sources``, where its files and folders would be read as data."""
-    for source in sources:
-        if dataset_name(sources) != DIGITS and out.resolve().is_relative_to(source.resolve()):
+    for source in sources if dataset_name(sources) != DIGITS else ():
+        if out.resolve().is_relative_to(source.resolve()):
             raise SettingError(f"{out} is inside the data, {source}; choose a folder outside of it", "out")
 
 
@@ -156,7 +157,7 @@ def prepare_classifier(
 
 def check_run_folder(out: Path, *, resume: bool) -> bool:
     """Raise if a run can neither start nor, with ``resume``, continue in ``out``. Return True if it is finished."""
-    if (out / sweep.RECIPE).exists():
+    if (out / RECIPE).exists():
         raise SettingError(f"{out} holds the runs of a recipe; choose another folder", "out")
     if resume and (out / DONE).exists():
         return True
@@ -181,8 +182,8 @@ def _check_same_data(data: DomainSet, folder: Path) -> None:
         return
     before, pictures = (json.loads((folder / name).read_text()) for name in (ENVIRONMENT, PICTURES_FILE))
     skipped = {name for name, _ in pictures["skipped"]}
-    found = data.subset(torch.tensor([n for n, name in enumerate(data.names) if name not in skipped]))
-    fingerprint = found.fingerprint()
+    readable = torch.tensor([i for i, name in enumerate(data.names) if name not in skipped])
+    fingerprint = data.subset(readable).fingerprint()
     check_same_data(before.get("data", fingerprint), fingerprint, folder)  # missing in older runs
 
 
@@ -226,7 +227,7 @@ def device_settings(known: Mapping[str, Any], *, runs: Literal["one", "many"] = 
 
 
 def choose_stages(known: Mapping[str, Any], settings: type[RecognitionSettings], most: int | None = None) -> tuple[str, ...]:
-    """Return the given stages, or the first ``most`` of those at strides 4, 8 and 16. Raise for an unknown stage."""
+    """Return the stages of the settings, by default the first ``most`` at strides 4, 8, 16. Raise for an unknown stage."""
     model = check_backbone(known, settings)
     stages = tuple(known.get("stages") or (stages_at(model) or RecognitionSettings.stages)[:most])
     if "stages" in known or settings.methods[known["method"]].inserts_layers():
@@ -236,7 +237,7 @@ def choose_stages(known: Mapping[str, Any], settings: type[RecognitionSettings],
 
 
 def check_backbone(settings: Mapping[str, Any], defaults: type[RecognitionSettings]) -> nn.Module:
-    """Return the backbone with its weights. Raise `SettingError` if it does not accept pictures of the given size."""
+    """Return the backbone with its weights. Raise `SettingError` if it does not accept pictures of the input size."""
     name, weights = settings.get("backbone", defaults.backbone), settings.get("weights", defaults.weights)
     height, width = height_and_width(settings.get("size", defaults.size))
     pixels = f"{height} x {width} pixels"

@@ -25,7 +25,8 @@ PUBLISHED_SCORES = ("pooled", "mAP")  # the first scores of tables that show pub
 Value = tuple[float, float | None]  # mean and, if published, standard deviation
 
 
-# claimed orders; the paper stops the gradient to the style; the authors' code, the reported source of its numbers, does not
+# claimed orders: the paper's text stops the gradient to the style; the authors' code, said to be the source of its numbers,
+# does not
 ORDERS = (("erm", "mixstyle", "efdmix"), ("erm", "mixstyle", "efdmix-flow"))
 LABEL_ORDERS = (("erm", "mixstyle-labels", "efdmix-labels"), ("erm", "mixstyle-labels", "efdmix-labels-flow"))
 

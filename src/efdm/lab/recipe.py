@@ -155,27 +155,26 @@ def recipes(task: str = "") -> dict[str, str]:
 
 def recipe_path(name_or_path: str | Path) -> Path:
     """Return the file of a packaged recipe, or the path itself if it is a file."""
-    given = Path(name_or_path)
-    packaged = FOLDER / given.with_suffix(".py")
-    for path in (given, packaged):
-        if path.is_file():
-            return path
-    if given.suffix != ".py" and str(given) == given.name:
-        check_choice("recipe", given.name, recipes())
-    raise SettingError(f"file not found: {given}; pass a recipe's file or the name of a packaged recipe", "recipe")
+    path = Path(name_or_path)
+    for file in (path, FOLDER / path.with_suffix(".py")):
+        if file.is_file():
+            return file
+    if path.suffix != ".py" and str(path) == path.name:
+        check_choice("recipe", path.name, recipes())
+    raise SettingError(f"file not found: {path}; pass a recipe's file or the name of a packaged recipe", "recipe")
 
 
 def load_recipe(name_or_path: str | Path) -> Recipe:
     """Load a packaged recipe by name or any recipe by path. The file is executed; errors name the file and the line."""
     path = recipe_path(name_or_path)
     try:
-        found = runpy.run_path(str(path)).get("recipe")
+        recipe = runpy.run_path(str(path)).get("recipe")
     except Exception as error:
         what = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise ValueError(f"{path}{_line_number(error, path)}: {what}") from error
-    if not isinstance(found, Recipe):
+    if not isinstance(recipe, Recipe):
         raise ValueError(f"{path} defines no recipe; it needs a line like `recipe = Recipe(...)`, see {FOLDER}")
-    return found if found.name else replace(found, name=path.stem)
+    return recipe if recipe.name else replace(recipe, name=path.stem)
 
 
 def _line_number(error: Exception, path: Path) -> str:
@@ -191,5 +190,5 @@ def docstring(path: Path) -> str:
 
 def docstring_fields(text: str) -> dict[str, str]:
     """Return the `DOCSTRING_FIELDS` of a docstring: a name, two spaces or more, and text; indented lines continue it."""
-    found = re.findall(rf"^({'|'.join(DOCSTRING_FIELDS)})  +(.+(?:\n +.+)*)", text, re.MULTILINE)
-    return {name: " ".join(rest.split()) for name, rest in found}
+    fields = re.findall(rf"^({'|'.join(DOCSTRING_FIELDS)})  +(.+(?:\n +.+)*)", text, re.MULTILINE)
+    return {name: " ".join(value.split()) for name, value in fields}

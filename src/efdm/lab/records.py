@@ -1,6 +1,7 @@
 """Records on disk: JSON lines, one per evaluation. Files of several machines can be concatenated.
 
-The settings of a run are in ``recipe.json``; its records repeat only the hash of the weights, which may be missing there.
+Records do not repeat the settings of a run, which are in ``recipe.json``, except for the hash of its weights, which may be
+missing there.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ def by_run(records: Iterable[Record]) -> dict[str, list[Record]]:
     """
     attempts: dict[str, list[list[Record]]] = {}
     for record in records:
-        mine = attempts.setdefault(record["run"], [])
-        if not mine or record["step"] <= mine[-1][-1]["step"]:
-            mine.append([])
-        mine[-1].append(record)
-    return {run: next(filter(complete, mine), max(mine, key=len)) for run, mine in attempts.items()}
+        of_run = attempts.setdefault(record["run"], [])
+        if not of_run or record["step"] <= of_run[-1][-1]["step"]:
+            of_run.append([])
+        of_run[-1].append(record)
+    return {run: next(filter(complete, of_run), max(of_run, key=len)) for run, of_run in attempts.items()}
 
 
 def complete(records: list[Record]) -> bool:

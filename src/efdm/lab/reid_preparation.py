@@ -65,14 +65,14 @@ def read_sets(
     for name in layouts:
         check_choice("layout", name, paths)
     # errors in names are reported before pictures are read
-    found = {name: find_people(path, layouts.get(name, "auto")).layout for name, path in paths.items()}
-    splits = {name: split if LAYOUTS[layout].splits > 1 else 0 for name, layout in found.items()}
+    layouts = {name: find_people(path, layouts.get(name, "auto")).layout for name, path in paths.items()}
+    splits = {name: split if LAYOUTS[layout].splits > 1 else 0 for name, layout in layouts.items()}
     for name, number in splits.items():
         if number:
-            find_people(paths[name], found[name], number)
+            find_people(paths[name], layouts[name], number)
     options: Any = {"size": size, "damaged": damaged, "progress": progress}
-    sets = {name: read_people(path, found[name], split=splits[name], **options) for name, path in paths.items()}
-    return FileSets(sets, paths=paths, layouts=found)
+    sets = {name: read_people(path, layouts[name], split=splits[name], **options) for name, path in paths.items()}
+    return FileSets(sets, paths=paths, layouts=layouts)
 
 
 def prepare_reid_sweep(
@@ -92,8 +92,8 @@ def prepare_reid_sweep(
     """
     names = recipe.data.split(", ")
     if set(paths) != set(names):
-        given = ", ".join(paths) or "none"
-        raise SettingError(f"{recipe.name} needs data sets named {', '.join(names)}; got {given}", "data")
+        problem = f"needs data sets named {', '.join(names)}; got {', '.join(paths) or 'none'}"
+        raise SettingError(f"{recipe.name} {problem}", "data")
     for name in domains or ():
         check_choice("domains", name, names)
     changes = sweep_settings(recipe, out, changes, methods, names)

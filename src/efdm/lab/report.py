@@ -11,11 +11,11 @@ from typing import Literal
 
 from efdm.lab.captions import accuracy_sentences, score_words, spread_words
 from efdm.lab.compare import ALPHA, MIN_SEEDS, Difference, compared, comparison_parts, order_sentence, p_value
+from efdm.lab.folder import Study
 from efdm.lab.published import AVERAGE, PUBLISHED_SCORES, PUBLISHED_STD, Published, Value
 from efdm.lab.recipe import Recipe
 from efdm.lab.results import Numbers, numbers, reported_runs, row_name
 from efdm.lab.selection import SELECTIONS, STDS, VALIDATION
-from efdm.lab.sweep import Study
 from efdm.ops.choices import check_choice
 from efdm.stats import standard_error, with_error
 from efdm.text import plural
@@ -78,31 +78,32 @@ def _score_suffix(study: Study, score: str) -> str:
 
 
 def _seed_count(numbers: Numbers, row: str) -> str:
-    counts = sorted({len(seeds) for seeds in numbers.wanted[row].values()})
+    counts = sorted({len(seeds) for seeds in numbers.seeds[row].values()})
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
 
 
 def _cell(numbers: Numbers, row: str, column: str, std: str) -> Value | str:
     """Return mean and spread, or the text to show instead."""
-    if column not in numbers.wanted[row]:
+    if column not in numbers.seeds[row]:
         return MISSING
-    found, wanted = list(numbers.found[row][column].values()), len(numbers.wanted[row][column])
-    return _mean_over_seeds(found, wanted, std) if found else f"0 of {plural(wanted, 'seed')}"
+    scores, planned = list(numbers.scores[row][column].values()), len(numbers.seeds[row][column])
+    return _mean_over_seeds(scores, planned, std) if scores else f"0 of {plural(planned, 'seed')}"
 
 
 def _average(numbers: Numbers, row: str, std: str) -> Value | str:
-    if any(column not in numbers.wanted[row] for column in numbers.columns):
+    seeds = numbers.seeds[row]
+    if any(column not in seeds for column in numbers.columns):
         return INCOMPLETE
-    if len({tuple(seeds) for seeds in numbers.wanted[row].values()}) > 1:
+    if len(set(map(tuple, seeds.values()))) > 1:
         return DIFFER
-    found, (wanted, *_) = list(numbers.averages(row).values()), numbers.wanted[row].values()
-    return _mean_over_seeds(found, len(wanted), std) if found else INCOMPLETE
+    averages, planned = list(numbers.averages(row).values()), len(seeds[numbers.columns[0]])
+    return _mean_over_seeds(averages, planned, std) if averages else INCOMPLETE
 
 
-def _mean_over_seeds(values: Sequence[float], wanted: int, std: str) -> Value | str:
+def _mean_over_seeds(values: Sequence[float], planned: int, std: str) -> Value | str:
     mean = statistics.fmean(values)
-    if len(values) < wanted:
-        return f"{mean:.1f} ({len(values)} of {wanted})"
+    if len(values) < planned:
+        return f"{mean:.1f} ({len(values)} of {planned})"
     return mean, STDS[std].of(values) if len(values) > 1 else None
 
 
@@ -137,8 +138,8 @@ def comparison_table(study: Study, selection: str = "last", family: Literal["mai
     first = next(iter(parts.values()))
     by_direction = recipe.protocol_row.heading == "direction"
     by_part = compared(parts, recipe.orders, recipe.contrasts)
-    found = {f"{part}: " if part else "": differences for part, differences in by_part.items()}
-    count = sum(map(len, found.values()))
+    by_prefix = {f"{part}: " if part else "": differences for part, differences in by_part.items()}
+    count = sum(map(len, by_prefix.values()))
     orders = [chain for chain in recipe.orders if set(chain) <= set(first.rows)]
     missing = dict.fromkeys(row for rows in (*recipe.orders, *recipe.contrasts) for row in rows if row not in first.rows)
     unit, of = ("direction", "") if by_direction else ("domain", " of the averages over domains")
@@ -151,20 +152,20 @@ def comparison_table(study: Study, selection: str = "last", family: Literal["mai
     ]
     caption = caption if count else []
     caption += [
-        where + order_sentence([differences[pair] for pair in pairwise(chain)])
-        for where, differences in found.items()
+        prefix + order_sentence([differences[pair] for pair in pairwise(chain)])
+        for prefix, differences in by_prefix.items()
         for chain in orders
     ]
     caption += [f"Some orders or contrasts are not compared, as rows are missing: {', '.join(missing)}."] if missing else []
     columns = [] if by_direction else first.columns
     head = ["second - first", "difference", "error", "p", "p (Holm)", "verdict", "seeds", "second better", *columns]
-    rows = [_difference_row(where, d, columns) for where, differences in found.items() for d in differences.values()]
+    rows = [_difference_row(prefix, d, columns) for prefix, differences in by_prefix.items() for d in differences.values()]
     title = {"main": "comparisons", "separate": "separate comparisons"}[family]
     return Table(f"{recipe.name or recipe.data}: {title}, {selection}", head, rows, caption)
 
 
-def _difference_row(where: str, d: Difference, columns: Sequence[str]) -> list[str]:
-    name = where + d.name
+def _difference_row(prefix: str, d: Difference, columns: Sequence[str]) -> list[str]:
+    name = prefix + d.name
     if d.verdict == "incomplete":
         return [name, f"{d.pairs} of {d.expected} pairs", *[MISSING] * 3, d.verdict, *[MISSING] * (2 + len(columns))]
     tested = [MISSING] * 3 if math.isnan(d.error) else [f"{d.error:.2f}", p_value(d.p), p_value(d.p_holm)]
@@ -189,7 +190,7 @@ def summary_table(study: Study, std: str = "") -> Table:
 
 
 def best_row(study: Study) -> str:
-    """Return a sentence that names the row to choose by its average validation accuracy, without the test domains.
+    """Return a sentence that names the row chosen by its average validation accuracy. Test domains have no influence.
 
     Rows within one standard error of the highest (`TOLERANCE` with a single seed) count as equal. If their lengths differ,
     the highest of the shortest is chosen, otherwise the smallest learning rate.
@@ -202,8 +203,8 @@ def best_row(study: Study) -> str:
     best = max(means, key=lambda row: means[row])
     error = standard_error(list(validated.averages(best).values()))
     lengths, rates = ({row_name(p): p.settings[name] for p in reported_runs(study)} for name in ("iterations", "lr"))
-    near, words = (TOLERANCE, f"{TOLERANCE:g} percentage points") if math.isnan(error) else (error, "one standard error")
-    close = [row for row in means if means[row] >= means[best] - near]
+    margin, words = (TOLERANCE, f"{TOLERANCE:g} percentage points") if math.isnan(error) else (error, "one standard error")
+    close = [row for row in means if means[row] >= means[best] - margin]
     what, chosen = "smallest learning rate", min(close, key=lambda row: rates[row])
     if "iterations" in study.recipe.grid:
         what, chosen = "shortest schedule", min(close, key=lambda row: (lengths[row], -means[row]))
@@ -219,7 +220,7 @@ def tables(study: Study, std: str = "") -> list[Table]:
     A sentence that several tables share is printed only under the first.
     """
     recipe = study.recipe
-    found = [
+    made = [
         accuracy_table(study, rule, scores[0] if len(scores) == 1 else "", std)
         for rule in recipe.selections
         for scores in score_groups(recipe)
@@ -228,21 +229,21 @@ def tables(study: Study, std: str = "") -> list[Table]:
         # without hyperparameters to choose, the oracle is the last step
         rules = [rule for rule in recipe.selections if rule != "oracle" or recipe.grid or recipe.draws]
         comparisons = [comparison_table(study, rule) for rule in rules or recipe.selections]
-        found += [table for table in comparisons if table.rows] or comparisons[:1]
+        made += [table for table in comparisons if table.rows] or comparisons[:1]
     if recipe.separate_contrasts:
-        found.append(comparison_table(study, recipe.selections[0], family="separate"))
+        made.append(comparison_table(study, recipe.selections[0], family="separate"))
     if len(recipe.selections) > 1:
         summary = summary_table(study, std=std)
         if not {cell for row in summary.rows for cell in row[1:]} <= {MISSING, INCOMPLETE, DIFFER}:
-            found.append(summary)
+            made.append(summary)
     if VALIDATION in recipe.scores:
-        found[0].caption.append(best_row(study))
-    return _without_repetition(found)
+        made[0].caption.append(best_row(study))
+    return _without_repetition(made)
 
 
-def _without_repetition(given: Sequence[Table]) -> list[Table]:
+def _without_repetition(tables: Sequence[Table]) -> list[Table]:
     printed, shorter = set[str](), []
-    for table in given:
+    for table in tables:
         new = [sentence for sentence in table.caption if sentence not in printed]
         printed.update(new)
         shorter.append(replace(table, caption=new if len(new) == len(table.caption) else [*new, "Otherwise as above."]))

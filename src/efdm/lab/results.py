@@ -1,4 +1,4 @@
-"""From records to numbers: one accuracy per row, column and seed."""
+"""From records to numbers: one score per row, column and seed."""
 
 from __future__ import annotations
 
@@ -7,51 +7,52 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from efdm.dg.protocols import Cell
+from efdm.lab.folder import Study
 from efdm.lab.plan import Planned, hparam_grid
 from efdm.lab.selection import SELECTIONS, Candidates, Selection
-from efdm.lab.sweep import Study
 from efdm.ops.choices import check_choice
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Accuracies in percent, ``found[row][column][seed]``; ``wanted[row][column]`` lists the planned seeds.
+    """Scores in percent, ``scores[row][column][seed]``; ``seeds[row][column]`` lists the planned seeds.
 
-    ``chosen`` has the layout of ``found`` and holds the hyperparameters that the selection rule chose.
+    ``chosen`` has the layout of ``scores`` and holds the hyperparameters that the selection rule chose.
     """
 
     rows: list[str]
     columns: list[str]
-    found: Mapping[str, Mapping[str, Mapping[int, float]]]
-    wanted: Mapping[str, Mapping[str, list[int]]]
+    scores: Mapping[str, Mapping[str, Mapping[int, float]]]
+    seeds: Mapping[str, Mapping[str, list[int]]]
     chosen: Mapping[str, Mapping[str, Mapping[int, str]]] = field(default_factory=dict)
 
     def averages(self, row: str) -> dict[int, float]:
         """Return the mean over columns for each seed that every column has."""
-        seeds = set.intersection(*(set(self.found[row][column]) for column in self.columns))
-        return {seed: statistics.fmean(self.found[row][column][seed] for column in self.columns) for seed in sorted(seeds)}
+        by_column = [self.scores[row][column] for column in self.columns]
+        common = sorted(set.intersection(*map(set, by_column)))
+        return {seed: statistics.fmean(scores[seed] for scores in by_column) for seed in common}
 
     def pairs(self, first: str, second: str) -> tuple[dict[tuple[str, int], float], int]:
-        """Return second minus first by (column, seed), and the number of pairs that a complete comparison needs.
+        """Return second minus first by (column, seed), and the number of pairs of a complete comparison.
 
-        It needs every common seed in every column of the table, so that all seeds average over the same domains.
+        It has every common seed in every column of the table, so that all seeds average over the same domains.
         """
         planned = [
             (column, seed)
             for column in self.columns
-            for seed in self.wanted[first].get(column, [])
-            if seed in self.wanted[second].get(column, [])
+            for seed in self.seeds[first].get(column, [])
+            if seed in self.seeds[second].get(column, [])
         ]
-        a, b = self.found[first], self.found[second]
-        found = {(c, s): b[c][s] - a[c][s] for c, s in planned if s in a[c] and s in b[c]}
-        return found, len(self.columns) * len({seed for _, seed in planned})
+        a, b = self.scores[first], self.scores[second]
+        differences = {(c, s): b[c][s] - a[c][s] for c, s in planned if s in a[c] and s in b[c]}
+        return differences, len(self.columns) * len({seed for _, seed in planned})
 
 
 def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Numbers:
     """Return the scores of the records that a selection rule chooses. A number needs every run that the rule depends on."""
     check_choice("selection", selection, study.recipe.selections)
-    scores = study.recipe.task_row.scores
-    check_choice("score", score, scores)
+    check_choice("score", score, study.recipe.task_row.scores)
+    score_of = study.recipe.task_row.scores[score]
     rule, protocol = SELECTIONS[selection], study.recipe.protocol_row
     groups: dict[tuple[str, str, int], list[Planned]] = {}  # the candidate runs of each number
     for planned in reported_runs(study):
@@ -60,17 +61,17 @@ def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Num
     rows = list(dict.fromkeys(row for row, _, _ in groups))
     # including columns that were not run: an average must cover the same domains
     columns = [protocol.column(cell) for cell in protocol.cells(study.domains)]
-    found: dict[str, dict[str, dict[int, float]]] = {row: {column: {} for column in columns} for row in rows}
-    wanted: dict[str, dict[str, list[int]]] = {row: {} for row in rows}
+    scores: dict[str, dict[str, dict[int, float]]] = {row: {column: {} for column in columns} for row in rows}
+    seeds: dict[str, dict[str, list[int]]] = {row: {} for row in rows}
     chosen: dict[str, dict[str, dict[int, str]]] = {row: {} for row in rows}
     for (row, column, seed), group in groups.items():
-        wanted[row].setdefault(column, []).append(seed)
+        seeds[row].setdefault(column, []).append(seed)
         candidates = _candidates(study, rule, group, protocol.scored)
         if candidates is not None:
             hparams, record = rule.choose(candidates)
-            found[row][column][seed] = scores[score](record, candidates.cell, rule.scored or protocol.scored)
+            scores[row][column][seed] = score_of(record, candidates.cell, rule.scored or protocol.scored)
             chosen[row].setdefault(column, {})[seed] = hparams
-    return Numbers(rows, columns, found, wanted, chosen)
+    return Numbers(rows, columns, scores, seeds, chosen)
 
 
 def row_name(planned: Planned) -> str:
@@ -102,6 +103,6 @@ def _candidates(study: Study, rule: Selection, group: list[Planned], scored: str
             if same and set(cell.test) < set(other.cell.test) and other.run in study.runs:
                 (domain,) = set(other.cell.test) - set(cell.test)
                 pairs[other.hparams][domain] = study.runs[other.run]
-        if any(set(found) != set(cell.train) for found in pairs.values()):
+        if any(set(by_domain) != set(cell.train) for by_domain in pairs.values()):
             return None
     return Candidates(cell, {planned.hparams: study.runs[planned.run] for planned in group}, pairs, scored)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from statistics import fmean, pstdev, stdev
 from typing import Any, Literal, NamedTuple
 
@@ -35,8 +36,8 @@ def counts(record: Record, domain: str, scored: str) -> tuple[int, int]:
 
 def pooled(record: Record, cell: Cell, scored: str) -> float:
     """Return the accuracy in percent over the pictures of all test domains, so that large domains have more weight."""
-    found = [counts(record, domain, scored) for domain in cell.test]
-    return 100 * sum(c for c, _ in found) / sum(n for _, n in found)
+    by_domain = [counts(record, domain, scored) for domain in cell.test]
+    return 100 * sum(c for c, _ in by_domain) / sum(n for _, n in by_domain)
 
 
 def mean_of_domains(record: Record, cell: Cell, scored: str) -> float:
@@ -106,27 +107,27 @@ class Selection:
 
     def choose(self, candidates: Candidates) -> tuple[str, Record]:
         """Return the hyperparameters and the record of the evaluation with the highest criterion."""
-        best: tuple[float, str, Record] | None = None
-        for hparams, records in candidates.runs.items():
-            for record in records if self.steps == "every" else records[-1:]:
-                value = self.criterion(candidates, hparams, record)
-                if value is not None and (best is None or value > best[0]):
-                    best = value, hparams, record
-        if best is None:
+        rated = [
+            (value, hparams, record)
+            for hparams, records in candidates.runs.items()
+            for record in (records if self.steps == "every" else records[-1:])
+            if (value := self.criterion(candidates, hparams, record)) is not None
+        ]
+        if not rated:
             raise ValueError("no step was evaluated in all runs; evaluate them at the same steps")
-        return best[1:]
+        return max(rated, key=itemgetter(0))[1:]  # the first of equal values
 
 
 def _domains_left_out(candidates: Candidates, hparams: str, record: Record) -> float | None:
     """Return the mean, over the training domains, of the accuracy of the run trained without that domain."""
-    found = []
+    accuracies = []
     for domain in candidates.cell.train:
         same = [r for r in candidates.pairs[hparams][domain] if r["step"] == record["step"]]
         if not same:
             return None
         correct, count = counts(same[0], domain, candidates.scored)
-        found.append(100 * correct / count)
-    return fmean(found)
+        accuracies.append(100 * correct / count)
+    return fmean(accuracies)
 
 
 SELECTIONS: Mapping[str, Selection] = {

@@ -1,16 +1,13 @@
 """Run a recipe: train the runs that have no records yet and append their records.
 
-The folder of a sweep holds ``recipe.json`` (the recipe and all planned runs), ``environment.json`` (an entry per machine),
-``records.jsonl``, and ``done`` once all records exist. ``runs/`` has a folder per run with its model and log; tables do not
-need it. Calling `run` again continues an interrupted sweep; finished runs are not repeated.
+Calling `run` again continues an interrupted sweep; finished runs are not repeated.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -18,18 +15,18 @@ from typing import Any, Literal
 import torch
 
 from efdm.data.bulk import take_shard
-from efdm.data.datasets import DESCRIPTION, DIGITS, check_same, describe, load_dataset
+from efdm.data.datasets import DIGITS, load_dataset
 from efdm.data.domains import DomainSet
-from efdm.data.folders import list_paths, without_folders
+from efdm.data.folders import list_paths
 from efdm.data.images import file_error
 from efdm.dg.protocols import check_unseen
 from efdm.dg.settings import Settings
 from efdm.dg.training import Trained
-from efdm.environment import environment
-from efdm.errors import DamagedFileError, DivergedError, RunFolderError, SettingError
-from efdm.lab.plan import Planned, expand, hparam_grid, merged, plan_as_json, plan_from_json
-from efdm.lab.recipe import Recipe, as_json
-from efdm.lab.records import RECORDS, append_records, by_run, complete, read_records
+from efdm.errors import DivergedError, SettingError
+from efdm.lab.folder import RECIPE, RUNS, Study, check_sweep_folder, read_study, start_study
+from efdm.lab.plan import expand
+from efdm.lab.recipe import Recipe
+from efdm.lab.records import RECORDS, append_records
 from efdm.lab.selection import SELECTIONS, VALIDATION
 from efdm.models.backbones import ORIGINS, build_backbone
 from efdm.nn import find_stage
@@ -37,31 +34,13 @@ from efdm.progress import Progress, Report, ignore
 from efdm.recognition.settings import run_label
 from efdm.recognition.workers import train_runs
 from efdm.reid import PersonSets
-from efdm.training.files import write_json
-from efdm.training.folder import DONE, LOCK, check_unlocked, lock_folder
-from efdm.training.settings import FILE as SETTINGS
+from efdm.training.folder import DONE, lock_folder
 
-RECIPE, RUNS = "recipe.json", "runs"
 Sources = str | Path | Sequence[str | Path]
 
 
-@dataclass(frozen=True)
-class Study:
-    """A recipe, its planned runs, and the records of the finished ones. ``recipe.json`` holds all but the records."""
-
-    recipe: Recipe
-    domains: Sequence[str]  # domains of the data set, in its order
-    plan: Sequence[Planned]
-    runs: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)  # identity -> records
-    data: Mapping[str, Any] = field(default_factory=dict)  # a description of the pictures, see `describe`
-
-    @property
-    def missing(self) -> list[Planned]:
-        return [planned for planned in self.plan if planned.run not in self.runs]
-
-
 def check_sources(recipe: Recipe, sources: Sequence[Path]) -> None:
-    """Raise if a recipe that needs pictures has none, or if one that generates its pictures is given some."""
+    """Raise if a recipe that needs pictures has no sources, or if one that generates its pictures has some."""
     if (recipe.data == DIGITS) == bool(sources):
         needed = f"needs the pictures of {recipe.data}; pass a folder or zip"
         problem = "generates its digits and takes no data" if sources else needed
@@ -102,7 +81,7 @@ def run(
     Args:
         data: the pictures; for domain generalization also the folders or zips to read.
         seeds, methods, domains: restrict the recipe to these seeds, rows and columns. A later call for the same folder may
-            select others; tables show everything that was ever planned there.
+            select others; tables show all of them.
         shard: ``(i, n)`` takes every n-th of the selected runs, starting with the i-th (counted from 1), for n machines or
             GPUs with a folder each. `read_study` merges the folders.
         lanes: the number of runs at a time: on one GPU, or in processes on a CPU.
@@ -116,7 +95,7 @@ def run(
     the next call trains it again.
     """
     out = Path(out)
-    check_folder(out)
+    check_sweep_folder(out)
     size = changes.get("size", 0)
     pictures = data if isinstance(data, DomainSet | PersonSets) else load_data(recipe, data, size=size, progress=progress)
     planned_runs = expand(recipe, pictures.domain_names, seeds=seeds, methods=methods, columns=domains, **changes)
@@ -127,7 +106,8 @@ def run(
     finished_before = read_study(out).runs if (out / RECIPE).exists() else {}
     _check_stages((settings for planned, settings in jobs if planned.run not in finished_before))
     with lock_folder(out):
-        study = _start(recipe, [planned for planned, _ in jobs], out, pictures, jobs[0][1].device if jobs else "cpu", reuse)
+        device = jobs[0][1].device if jobs else "cpu"
+        study = start_study(recipe, [planned for planned, _ in jobs], out, pictures, device, reuse)
         total = len({planned.run for planned, _ in jobs})
         missing = {planned.run: settings for planned, settings in jobs if planned.run not in study.runs}
         _train(recipe, list(missing.values()), pictures, out, total=total, lanes=lanes, keep=keep, progress=progress)
@@ -217,91 +197,3 @@ def _check_stages(runs: Iterable[Settings]) -> None:
             model = build_backbone(backbone, 2)
         for stage in dict.fromkeys(stage for s in mixing if s.backbone == backbone for stage in s.stages):
             find_stage(model, stage)
-
-
-def check_folder(out: Path) -> None:
-    """Raise RunFolderError if ``out`` cannot hold a sweep or another process is working there. Writes nothing."""
-    check_unlocked(out)
-    present = {path.name for path in out.iterdir()} - {LOCK} if out.exists() else set()
-    if SETTINGS in present:
-        message = f"{out} holds a single run, not the runs of a recipe; choose another folder"
-        raise RunFolderError(message, out, "other settings")
-    if present and not present & {RECIPE, RECORDS}:
-        raise RunFolderError(f"{out} is not empty and holds no runs of a recipe; choose another folder", out, "other data")
-
-
-def _start(
-    recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet | PersonSets, device: str, reuse: Sequence[str | Path]
-) -> Study:
-    """Write the recipe and the plan, merged with those of earlier calls, and the records that other sweeps have."""
-    description = describe(data)
-    whole = Study(recipe, data.domain_names, plan, data=description)
-    if (out / RECIPE).exists():
-        whole = _merged(_read(out), whole, out)
-    (out / DONE).unlink(missing_ok=True)
-    start = {"recipe": as_json(whole.recipe), "domains": whole.domains}
-    write_json(out / RECIPE, {**start, **whole.data, "plan": plan_as_json(whole.plan)})
-    counts = description.get("splits", description["pictures"])
-    here = {**environment(device), "pictures": counts, "skipped": without_folders(data.skipped)}
-    path = out / "environment.json"
-    entries = json.loads(path.read_text()) if path.exists() else []
-    if (here := json.loads(json.dumps(here))) not in entries:
-        write_json(path, [*entries, here])
-    for folder in map(Path, reuse):
-        check_same(_read(folder).data, description, folder)
-        known = read_study(folder).runs
-        missing = dict.fromkeys(planned.run for planned in read_study(out).missing)
-        append_records(out / RECORDS, (record for run in missing for record in known.get(run, ())))
-    return read_study(out)
-
-
-def _merged(before: Study, more: Study, folder: Path) -> Study:
-    """Return a study with the notes and plans of both, without records. Raise unless they are parts of one sweep."""
-    recipe, grid = more.recipe, hparam_grid(more.recipe)
-    lost = {f"{p.row} {p.hparams}".strip() for p in before.plan if p.row not in recipe.rows or p.hparams not in grid}
-    problem = ""
-    if before.recipe.name != recipe.name:
-        problem = f"recipes {before.recipe.name!r} and {recipe.name!r}"
-    elif before.domains != more.domains:
-        problem = f"domains {', '.join(before.domains)} and {', '.join(more.domains)}"
-    elif lost:
-        problem = f"a recipe without {', '.join(sorted(lost))}"
-    if problem:
-        message = f"{folder} belongs to another sweep: {problem}; choose another folder"
-        raise RunFolderError(message, folder, "other settings")
-    check_same(before.data, more.data, folder)
-    notes = tuple(dict.fromkeys((*before.recipe.notes, *recipe.notes)))
-    data = {**more.data, **before.data}
-    return Study(replace(recipe, notes=notes), more.domains, merged(before.plan, more.plan, recipe), data=data)
-
-
-def _read(folder: Path) -> Study:
-    """Return the study of a folder without its records."""
-    path = folder / RECIPE
-    if not folder.exists():
-        raise SettingError(f"{folder} does not exist; check the name")
-    if (folder / SETTINGS).exists():
-        raise SettingError(f"{folder} holds a single run; expected a folder of `run`, with all runs of a recipe")
-    if not path.is_file():
-        inside = sorted(found.parent.name for found in folder.glob(f"*/{RECIPE}"))
-        instead = f"; choose one of its folders {', '.join(inside)}" if inside else ""
-        raise SettingError(f"{folder} holds no runs of a recipe ({RECIPE} not found){instead}")
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        data = {entry: content[entry] for entry in DESCRIPTION if entry in content}
-        return Study(Recipe(**content["recipe"]), list(content["domains"]), plan_from_json(content["plan"]), data=data)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        reason = f"is not a recipe ({type(error).__name__}: {error})"
-        raise DamagedFileError(path, reason, "restore it from a copy, or delete it and run the recipe again") from error
-
-
-def read_study(folder: str | Path, *others: str | Path) -> Study:
-    """Return the recipe, plan and records of a sweep's folder, or of several folders of the same recipe together."""
-    folders = [Path(each) for each in (folder, *others)]
-    study = _read(folders[0])
-    for other in folders[1:]:
-        study = _merged(study, _read(other), other)
-    records = read_records(*(path for each in folders if (path := each / RECORDS).exists()))
-    wanted = {planned.run for planned in study.plan}
-    runs = {name: same for name, same in by_run(records).items() if name in wanted and complete(same)}
-    return replace(study, runs=runs)

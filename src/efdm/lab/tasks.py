@@ -71,7 +71,7 @@ def _retrieval_sentences(plan: Sequence[Any]) -> list[str]:
     protocols = "; ".join(f"{name} {row} ({reid.PROTOCOLS[row].about})" for name, row in protocols_of(plan).items())
     return [
         "In %: mAP is the mean average precision, Rk the share of queries with a match among the first k. Gallery pictures "
-        "of the query's person and camera are left out, distances are cosines.",
+        "of the query's person from the same camera are left out, and distances are cosine distances.",
         f"Test protocols: {protocols}.",
     ]
 

@@ -93,12 +93,12 @@ def check_method(argument: str, value: str, rows: Collection[str]) -> None:
     check_choice(argument, value, rows)
 
 
-def options_of(method: str, given: Mapping[str, Any], rows: Mapping[str, Method]) -> dict[str, Any]:
-    """Return all options of a method: the given values, and defaults for the others."""
+def options_of(method: str, changes: Mapping[str, Any], rows: Mapping[str, Method]) -> dict[str, Any]:
+    """Return all options of a method: its defaults, overridden by ``changes``."""
     check_method("method", method, rows)
-    options = rows[method].options
-    for name in given:
-        if name not in options:
-            takes = f"its options are {', '.join(options)}" if options else "it has no options"
-            raise TypeError(f"method {method!r} has no option {name!r}; {takes}")
-    return {**options, **given}
+    defaults = rows[method].options
+    for name in changes:
+        if name not in defaults:
+            known = f"its options are {', '.join(defaults)}" if defaults else "it has no options"
+            raise TypeError(f"method {method!r} has no option {name!r}; {known}")
+    return {**defaults, **changes}

@@ -41,8 +41,8 @@ def read_model(
         raise FileNotFoundError(f"file not found: {path}; a finished run contains {what} as {MODEL}")
     metadata = weights.metadata(path)
     if metadata.get("format") != form:
-        found = metadata.get("format", "none")
-        raise DamagedFileError(path, f"not {what} (format {found}, expected {form})", f"pass the {MODEL} of a finished run")
+        problem = f"not {what} (format {metadata.get('format', 'none')}, expected {form})"
+        raise DamagedFileError(path, problem, f"pass the {MODEL} of a finished run")
     model = build_backbone(metadata["backbone"], outputs(metadata))
     model.load_state_dict(weights.read(path))
     return model.to(memory_format=torch.channels_last).eval(), metadata  # type: ignore[call-overload]
@@ -55,7 +55,7 @@ def find_model(path: Path, settings: type[RecognitionSettings]) -> Path:
     """
     if not path.is_dir():
         return path
-    runs = sorted(found.parent for pattern in (f"*/{MODEL}", f"*/*/{MODEL}") for found in path.glob(pattern))
+    runs = sorted(file.parent for pattern in (f"*/{MODEL}", f"*/*/{MODEL}") for file in path.glob(pattern))
     if not runs or (path / MODEL).exists():
         return path / MODEL
     shown = [f"{run} ({run_label(read_settings(settings, run))})" if (run / FILE).exists() else str(run) for run in runs[:3]]

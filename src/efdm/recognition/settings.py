@@ -66,7 +66,7 @@ def check_options(settings: RecognitionSettings) -> None:
     options = all_options(settings)
     for name, default in settings.methods[settings.method].options.items():
         if options[name] is None and name == "alpha" and settings.method in LAYERS:
-            continue  # distributions are exchanged, not mixed
+            continue  # None: distributions are exchanged instead of mixed
         if type(options[name]) not in ((int, float) if isinstance(default, float) else (type(default),)):
             kind = type(default).__name__
             message = f"option {name} of {settings.method} must be of type {kind}, got {options[name]!r}"
@@ -75,36 +75,37 @@ def check_options(settings: RecognitionSettings) -> None:
     settings.methods[settings.method].make(len(settings.stages), None, **options)
 
 
-def check_domains(settings: RecognitionSettings, available: int | None, what: str = "training domains") -> None:
+def check_domains(settings: RecognitionSettings, available: int | None, noun: str = "training domains") -> None:
     """Raise SettingError if the batches do not contain the number of samples or domains that the method needs.
 
-    ``available`` is the number of domains (``what``) in the training data, or None before the data is known.
+    ``available`` is the number of domains in the training data, or None before the data is known. ``noun`` names them in
+    messages.
     """
     method = settings.methods[settings.method]
     least, most = method.domains
     if settings.batch < method.min_batch:
         message = f"{method.name} mixes samples of a batch; batch must be at least {method.min_batch}, got {settings.batch}"
         raise SettingError(message, "batch")
-    other = method.name.partition("-")[0] if "-" in method.name else "erm"
+    simpler = method.name.partition("-")[0] if "-" in method.name else "erm"
     if available is not None and available < least:
-        message = f"{method.name} needs at least {least} {what}, got {available}; add one, or use {other!r}"
+        message = f"{method.name} needs at least {least} {noun}, got {available}; add one, or use {simpler!r}"
         raise SettingError(message, ("train_domains", "method"))
     if settings.batches == "domains":
-        parts = available if settings.domains_per_batch == "all" else settings.domains_per_batch
-        if parts is None:
+        domains = available if settings.domains_per_batch == "all" else settings.domains_per_batch
+        if domains is None:
             return
-        if available is not None and parts > available:
-            message = f"domains_per_batch must be at most {available}, the number of {what}, or 'all'; got {parts}"
+        if available is not None and domains > available:
+            message = f"domains_per_batch must be at most {available}, the number of {noun}, or 'all'; got {domains}"
             raise SettingError(message, "domains_per_batch")
-        if settings.batch % parts:
-            message = f"batch must be a multiple of the {parts} domains in it, got {settings.batch}"
+        if settings.batch % domains:
+            message = f"batch must be a multiple of the {domains} domains in it, got {settings.batch}"
             raise SettingError(message, ("batch", "domains_per_batch"))
-        fits = least <= parts <= most
+        fits = least <= domains <= most
     else:
         fits = most == math.inf
     if not fits:
         amount = f"{'' if least == most else 'at least '}{least} domains in equal parts"
-        remedy = f"set batches='domains' and domains_per_batch={least}, or use {other!r}"
+        remedy = f"set batches='domains' and domains_per_batch={least}, or use {simpler!r}"
         message = f"{method.name} needs batches of {amount}; {remedy}"
         raise SettingError(message, ("batches", "domains_per_batch", "method"))
 

@@ -109,8 +109,8 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
 
     def is_due(self, phase: Phase, iteration: int) -> bool:
         every = self.settings.evaluate_every
-        wanted = iteration == phase.iterations or (iteration > 0 and every > 0 and iteration % every == 0)
-        return wanted and (not self.records or self.records[-1]["step"] < iteration)
+        scheduled = iteration == phase.iterations or (iteration > 0 and every > 0 and iteration % every == 0)
+        return scheduled and (not self.records or self.records[-1]["step"] < iteration)
 
     def evaluate(self, status: Status) -> Work[None]:
         settings = self.settings

@@ -50,17 +50,17 @@ def extract_at(
 ) -> Work[Tensor]:
     """Return the features of the pictures at ``indices``, as `extract` does, and yield after every batch."""
     device = next(model.parameters()).device
-    found = torch.zeros(len(indices), embedding_width(model), device=device)
+    vectors = torch.zeros(len(indices), embedding_width(model), device=device)
     done = 0
     with eval_mode(model):
         for at in equal_batches(indices.to(images.device), batch):
             features, _ = infer(partial(embedding, model), images[at].to(device), size, precision)
-            part = found[done : done + len(at)]
+            part = vectors[done : done + len(at)]
             part.copy_(F.normalize(features.float())[: len(part)])
             done += len(part)
-            progress(Progress("extracting features", done, len(found)))
+            progress(Progress("extracting features", done, len(vectors)))
             yield
-    return found
+    return vectors
 
 
 def rank_k_reciprocal(query: Features, gallery: Features, *, distance: Distance = "cosine", top: int = 50) -> Ranking:
@@ -82,12 +82,12 @@ def score(
     """Return mAP and CMC, averaged over trials. ``features`` has a row for every picture of the set."""
     check_choice("reranking", reranking, RERANKINGS)
     ranking_of = RERANKINGS[reranking]
-    found = [
+    rankings = [
         ranking_of(features.select(trial.query), features.select(trial.gallery), distance=distance, top=top)
         for trial in trials
     ]
-    mean_ap = sum(ranking.mean_ap for ranking in found) / len(found)
-    return Ranking(mean_ap, torch.stack([ranking.cmc for ranking in found]).mean(0))
+    mean_ap = sum(ranking.mean_ap for ranking in rankings) / len(rankings)
+    return Ranking(mean_ap, torch.stack([ranking.cmc for ranking in rankings]).mean(0))
 
 
 def evaluate(
@@ -118,9 +118,9 @@ def score_entries(model: nn.Module, data: PersonSet, trials: Sequence[Trial], pr
 
     ``options`` are those of `evaluate`.
     """
-    found = yield from evaluate(model, data, trials, top=max(RANKS), **options)
+    ranking = yield from evaluate(model, data, trials, top=max(RANKS), **options)
     return {
         "protocol": protocol, "trials": len(trials), "queries": count_matched(data, trials[0]),
-        "gallery": len(trials[0].gallery), "mAP": rounded(found.mean_ap),
-        **{f"rank{k}": rounded(float(found.cmc[k - 1])) for k in RANKS},
+        "gallery": len(trials[0].gallery), "mAP": rounded(ranking.mean_ap),
+        **{f"rank{k}": rounded(float(ranking.cmc[k - 1])) for k in RANKS},
     }  # fmt: skip

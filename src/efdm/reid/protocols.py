@@ -80,7 +80,7 @@ def official(data: PersonSet, seed: int) -> list[Trial]:
 def camera_pair(data: PersonSet, seed: int) -> list[Trial]:
     """Return one trial for each choice of one query per person from the first of two cameras.
 
-    The gallery is the second camera. People with fewer pictures than others repeat theirs.
+    The gallery is the second camera. People with fewer pictures than others have the same query in several trials.
     """
     groups = _by_person_and_camera(data)
     cameras = sorted({camera for _, camera in groups})

@@ -1,8 +1,8 @@
 """Distances by k-reciprocal encoding, which re-rank a gallery without labels.
 
 Zhong et al., "Re-ranking Person Re-identification with k-reciprocal Encoding", CVPR 2017. Pictures are neighbours if each is
-among the k nearest of the other. A picture is described by weights of its neighbours, and pictures that share neighbours
-come closer. Every ranking depends on the whole gallery and on all queries.
+among the k nearest of the other. A picture is encoded by weights of its neighbours, and pictures that share neighbours get a
+smaller distance. Every ranking depends on the whole gallery and on all queries.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def k_reciprocal(
 
     def original(part: Tensor) -> Tensor:
         """Return the distances from the vectors at ``part`` to all, divided by the largest of each row."""
-        found = DISTANCES[distance].between(vectors[part], vectors)
-        found = found.square_() if distance == "euclidean" else found
-        return found.div_(found.amax(1, keepdim=True))
+        distances = DISTANCES[distance].between(vectors[part], vectors)
+        distances = distances.square_() if distance == "euclidean" else distances
+        return distances.div_(distances.amax(1, keepdim=True))
 
     every = torch.arange(count, device=vectors.device)
     rows = max(1, chunk // max(count, (k1 + 1) ** 3))
@@ -75,11 +75,11 @@ def _reciprocal(near: Tensor) -> Tensor:
 
 
 def _encode(near: Tensor, original: Callable[[Tensor], Tensor], rows: int) -> Weights:
-    """Return the weights of the neighbours of every picture and of the neighbours added to them, with a sum of 1 per row."""
+    """Return the encoding of every picture: weights of its neighbours and of those added to them, with a sum of 1."""
     count, k = near.shape
     half = near[:, : round((k - 1) / 2) + 1]
     mutual, half_mutual = _reciprocal(near), _reciprocal(half)
-    found = []
+    blocks = []
     for part in torch.arange(count, device=near.device).split(rows):
         own, is_own = near[part], mutual[part]
         theirs, is_theirs = half[own], half_mutual[own]  # (rows, k, half): neighbours of neighbours
@@ -92,28 +92,28 @@ def _encode(near: Tensor, original: Callable[[Tensor], Tensor], rows: int) -> We
         weights = original(part).neg_().exp_().mul_(member)
         weights /= weights.sum(1, keepdim=True)
         at, columns = member.nonzero(as_tuple=True)
-        found.append((part[at], columns, weights[at, columns]))
-    return Weights(*map(torch.cat, zip(*found, strict=True)))
+        blocks.append((part[at], columns, weights[at, columns]))
+    return Weights(*map(torch.cat, zip(*blocks, strict=True)))
 
 
 def _average_over_neighbours(encoded: Weights, near: Tensor, rows: int) -> Weights:
-    """Return the mean weights of the nearest pictures of every picture."""
+    """Return for every picture the mean of the encodings of its nearest pictures."""
     count, k = near.shape
     lengths = encoded.rows.bincount(minlength=count)
     starts = lengths.cumsum(0) - lengths
-    found = []
+    blocks = []
     for part in torch.arange(count, device=near.device).split(rows):
         pictures = near[part].flatten()
         entry, at = _concatenated_ranges(starts[pictures], lengths[pictures])
         places, inverse = (part[entry // k] * count + encoded.columns[at]).unique(return_inverse=True)
         sums = torch.zeros(len(places), dtype=encoded.values.dtype, device=near.device)
         sums.index_put_((inverse,), encoded.values[at] / k, accumulate=True)
-        found.append((places // count, places % count, sums))
-    return Weights(*map(torch.cat, zip(*found, strict=True)))
+        blocks.append((places // count, places % count, sums))
+    return Weights(*map(torch.cat, zip(*blocks, strict=True)))
 
 
 def _shared_weights(encoded: Weights, count: int, parts: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Yield, for each part of the queries, the sums of the smaller weights of a query and a picture of the gallery."""
+    """Yield, for each part of the queries, the overlap of their encodings with the gallery's: summed smaller weights."""
     queries = sum(map(len, parts))
     in_gallery = encoded.rows >= queries
     rows, columns, values = (entries[in_gallery] for entries in encoded)

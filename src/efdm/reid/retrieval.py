@@ -136,10 +136,10 @@ def _rows(chunk: int, gallery: Features) -> int:
 
 
 def _score(blocks: Iterable[Tensor], query: Features, gallery: Features, top: int) -> Ranking:
-    """Return the scores of a distance matrix that is given in blocks of rows. The blocks are overwritten."""
+    """Return the scores of a distance matrix that is passed in blocks of rows. The blocks are overwritten."""
     if top < 1:
         raise ValueError(f"top must be >= 1, got {top}")
-    found, start = [torch.empty(2, 0, dtype=torch.int64)], 0
+    matches, start = [torch.empty(2, 0, dtype=torch.int64)], 0
     for block in blocks:
         end = start + len(block)
         rows, columns = (query.people[start:end, None] == gallery.people).nonzero(as_tuple=True)
@@ -147,9 +147,9 @@ def _score(blocks: Iterable[Tensor], query: Features, gallery: Features, top: in
         block[rows[left_out], columns[left_out]] = torch.inf  # after all others
         rows, columns = rows[~left_out], columns[~left_out]
         ranks = kernels.sort_rank(block)[1][rows, columns] + 1  # ties in the order of the gallery
-        found.append(torch.stack([rows + start, ranks]).cpu())
+        matches.append(torch.stack([rows + start, ranks]).cpu())
         start = end
-    rows, ranks = torch.cat(found, 1)
+    rows, ranks = torch.cat(matches, 1)
     counts = rows.bincount(minlength=len(query))
     answered = int((counts > 0).sum())
     if not answered:

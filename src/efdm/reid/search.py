@@ -54,12 +54,12 @@ class SearchResult:
     def hits(self, row: int) -> list[Hit]:
         """Return the ranked pictures of a query, nearest first."""
         person = int(self.query.people[self.queries[row]])
-        found = []
+        hits = []
         for index, distance in zip(self.ranked[row].tolist(), self.distances[row].tolist(), strict=True):
             other = int(self.gallery.people[index])
             match: Match = "unknown" if UNKNOWN in (person, other) else "same" if person == other else "other"
-            found.append(Hit(self.gallery.names[index], max(0.0, distance), match))  # rounding gives -1e-7
-        return [hit for hit in found if hit.distance < torch.inf]
+            hits.append(Hit(self.gallery.names[index], max(0.0, distance), match))  # rounding gives -1e-7
+        return [hit for hit in hits if hit.distance < torch.inf]
 
     def sheet(self, *, rows: int = 8, cell: tuple[int, int] = (160, 80), title: str = "") -> Picture:
         """Return a sheet: queries on the left, their ranked pictures on the right.
@@ -68,7 +68,8 @@ class SearchResult:
         most ``rows`` queries are shown, evenly spaced.
         """
         chosen = torch.linspace(0, len(self.queries) - 1, min(rows, len(self.queries))).round().int().tolist()
-        parts = 1 if len({Path(name).stem for name in self.query.names}) == len(self.query.names) else 2  # 0001/c2_any
+        stems = {Path(name).stem for name in self.query.names}
+        parts = 1 if len(stems) == len(self.query.names) else 2  # 2: with the folder, as in 0001/c2_7
         lines, labels = [], []
         for row in chosen:
             hits, number = self.hits(row), int(self.queries[row])
@@ -113,7 +114,7 @@ def search(
         return finish(extract_at(model, data.images, at, size=size, progress=progress))
 
     vectors = features(gallery, others)
-    found = []
+    parts = []
     for at, part in zip(*(x.split(max(1, CHUNK // len(others))) for x in (own, features(query, own))), strict=True):
         people, cameras = (values.cpu()[at, None] for values in (query.people, query.cameras))
         same = (people == gallery.people.cpu()[others]) & (cameras == gallery.cameras.cpu()[others])
@@ -121,8 +122,8 @@ def search(
         if query.images is gallery.images:
             left_out |= at[:, None] == others
         distances = pairwise(part, vectors).cpu().masked_fill_(left_out, torch.inf)
-        found.append([values[:, :top] for values in distances.sort(dim=1, stable=True)])
-    distances, ranked = map(torch.cat, zip(*found, strict=True))
+        parts.append([values[:, :top] for values in distances.sort(dim=1, stable=True)])
+    distances, ranked = map(torch.cat, zip(*parts, strict=True))
     return SearchResult(query, gallery, own, others[ranked], distances)
 
 

@@ -24,13 +24,13 @@ DOMAIN_WORDS: Mapping[str, str] = {"cameras": "cameras", "datasets": "training d
 
 @validated
 class Settings(RecognitionSettings):
-    """Settings of a run. Its domains are data sets; methods that pair domains use ``domain_labels`` instead.
+    """Settings of a run. Training and test domains are data sets; methods that pair domains pair ``domain_labels``.
 
     The defaults are those of the authors' code for OSNet and Market-1501 (``cfg_osnet.yaml`` of MixStyle's code, which
     EFDM's code uses), except for ``weights`` (ImageNet there) and ``schedule`` ("thirds" there).
     """
 
-    protocols: Protocols = Field(default_factory=dict, kw_only=True)  # by test domain; "official" unless given
+    protocols: Protocols = Field(default_factory=dict, kw_only=True)  # by test domain; the default is "official"
     protocol_seed: int = 0  # for protocols that draw queries
     backbone: str = "osnet_x1_0"
     stages: Names = ("conv2", "conv3")  # paper

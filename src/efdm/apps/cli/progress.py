@@ -1,7 +1,9 @@
 """Progress of long-running functions: bars in a terminal, lines in a log.
 
-with show_progress() as report:
-    train(..., progress=report)
+Example::
+
+    with show_progress() as report:
+        train(..., progress=report)
 """
 
 from __future__ import annotations

@@ -39,14 +39,14 @@ def parse_sets(words: Sequence[str] | None, setting: str = "data") -> dict[str, 
     """Parse NAME=PATH pairs. A path alone is named by its file or folder, without extension."""
     sets: dict[str, Path] = {}
     for word in words or ():
-        name, equals, rest = word.partition("=")
-        path = Path(rest if equals and not Path(word).exists() else word)
-        name = name if str(path) != word else path.resolve().stem
-        if not name or (equals and not rest):
+        name, equals, path = word.partition("=")
+        if not equals or Path(word).exists():
+            name, path = Path(word).resolve().stem, word
+        if not name or not path:
             raise SettingError(f"{setting} must be NAME=PATH or a path, got {word!r}", setting)
         if name in sets:
             raise SettingError(f"two data sets are named {name!r}; name them with NAME=PATH", setting)
-        sets[name] = path
+        sets[name] = Path(path)
     return sets
 
 
@@ -60,14 +60,14 @@ def parse_seeds(text: str | None) -> list[int] | None:
     return list(dict.fromkeys(map(int, numbers))) if "," in text else list(range(int(text)))
 
 
-def collect_settings(given: Mapping[str, Any], task: str) -> dict[str, Any]:
-    """Return the settings from the parameters of a command and from its ``--set``.
+def collect_settings(params: Mapping[str, Any], task: str) -> dict[str, Any]:
+    """Return the settings among the parameters of a command, and those of its ``--set``.
 
     Raise SettingError if a setting is given twice.
     """
-    changes = parse_settings(given["set_"] or (), task)
+    changes = parse_settings(params["set_"] or (), task)
     for name, hint in _setting_types(task).items():
-        value = given.get(name)
+        value = params.get(name)
         if isinstance(value, list | tuple):
             value = parse_names(name, value) if name != "data" else None  # --data takes paths, not the name of the data
         if value is None:

@@ -101,11 +101,11 @@ def print_scores(scores: Mapping[str, Mapping[str, Any]], reranking: Reranking =
     """Print a row of retrieval scores for each test set, and the meaning of the protocols."""
     counts = ("queries", "gallery", "trials")
     rows = [
-        [name, *(f"{100 * found[entry]:.1f}" for entry in RETRIEVAL_SCORES.values()), found["protocol"],
-         *(str(found[count]) for count in counts)]
-        for name, found in scores.items()
+        [name, *(f"{100 * record[entry]:.1f}" for entry in RETRIEVAL_SCORES.values()), record["protocol"],
+         *(str(record[count]) for count in counts)]
+        for name, record in scores.items()
     ]  # fmt: skip
-    used = dict.fromkeys(found["protocol"] for found in scores.values())
+    used = dict.fromkeys(record["protocol"] for record in scores.values())
     ranking = [] if reranking == "none" else [f"Re-ranked by {reranking} encoding: do not compare with other scores."]
     about = (f"{name}: {PROTOCOLS[name].about}." for name in used)
     caption = ["In %, averaged over trials. Queries without a match are not counted.", *ranking, *about]

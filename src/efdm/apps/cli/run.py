@@ -18,9 +18,9 @@ from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import Set
 from efdm.apps.cli.report import print_data_warnings, print_skipped, print_tables, print_trials
 from efdm.errors import SettingError
+from efdm.lab.folder import RECIPE
 from efdm.lab.preparation import prepare_sweep
 from efdm.lab.reid_preparation import prepare_reid_sweep, save_trials
-from efdm.lab.sweep import RECIPE
 from efdm.lab.tasks import protocols_of
 from efdm.training import PRECISIONS, SPEEDS
 
@@ -118,33 +118,31 @@ def reid(
 
 def _run(context: typer.Context, task: str, prepare: Prepare) -> tuple[lab.Study, Any]:
     """Run the sweep of a command and print its tables. Return study and data."""
-    given = context.params
+    params = context.params
     # Path, because older versions of typer convert paths after they fill in the parameters of the context
-    recipe, out = lab.load_recipe(given["recipe"]), Path(given["out"])
+    recipe, out = lab.load_recipe(params["recipe"]), Path(params["out"])
     if recipe.task != task:
-        command = f"efdm {recipe.task} run {given['recipe']}"
+        command = f"efdm {recipe.task} run {params['recipe']}"
         raise SettingError(f"{recipe.name} is a recipe of efdm {recipe.task}; run: {command}", "recipe")
-    changes = common.collect_settings(given, task)
-    seeds, shard = common.parse_seeds(given["seeds"]), parse_shard(given["shard"])
-    chosen: dict[str, Any] = {
-        "methods": common.parse_names("methods", given["methods"], list(recipe.rows)),
-        "domains": common.parse_names("domains", given["domains"]),
-    }
+    changes = common.collect_settings(params, task)
+    seeds, shard = common.parse_seeds(params["seeds"]), parse_shard(params["shard"])
+    methods = common.parse_names("methods", params["methods"], list(recipe.rows))
+    domains = common.parse_names("domains", params["domains"])
     try:
         with show_progress() as progress:
-            chosen["progress"] = progress
-            prepared, data, settings = prepare(recipe, out=out, changes=changes, **chosen)
+            part: Any = {"methods": methods, "domains": domains, "progress": progress}
+            prepared, data, settings = prepare(recipe, out=out, changes=changes, **part)
             print_data_warnings(data)
             study = lab.run(
-                prepared, data, out, seeds=seeds, shard=shard, lanes=given["lanes"], keep=given["keep"],
-                notes=given["note"] or [], reuse=given["reuse"] or [], **chosen, **settings,
+                prepared, data, out, seeds=seeds, shard=shard, lanes=params["lanes"], keep=params["keep"],
+                notes=params["note"] or [], reuse=params["reuse"] or [], **part, **settings,
             )  # fmt: skip
     except FloatingPointError:  # some runs diverged; the others finished
         print_tables(lab.tables(lab.read_study(out)))
         raise
     print_skipped(data, out / "environment.json")
     print_tables(lab.tables(study))
-    print_text(f"\nrecords{', models and logs' if given['keep'] == 'models' else ''}: {out}")
+    print_text(f"\nrecords{', models and logs' if params['keep'] == 'models' else ''}: {out}")
     print_text(f"print the tables again: efdm {task} table {out}")
     return study, data
 

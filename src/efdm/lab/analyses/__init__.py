@@ -1,8 +1,10 @@
-"""Analyses of the features of a trained model. Each is one row of a table and writes a figure and its numbers.
+"""Analyses of the features of a trained model. Each is a row of `ANALYSES` and writes a figure and its numbers.
 
-analysis = ANALYSES["histogram"]
-indices = pick(data, analysis.per_domain)
-analysis.analyse(Sample(model, data, indices, size), Path("out"))
+Example::
+
+    analysis = ANALYSES["histogram"]
+    indices = pick(data, analysis.per_domain)
+    analysis.analyse(Sample(model, data, indices, size), Path("out"))
 
 `analyse_classifier` does the same for the checkpoint of a run.
 """

@@ -39,13 +39,13 @@ def pick(
         raise SettingError(f"per_domain must be >= 1 or None, got {per_domain}", "per_domain")
     for name in classes or ():
         check_choice("classes", name, data.classes)
-    wanted = torch.tensor([name in (classes or data.classes) for name in data.classes])
+    is_chosen = torch.tensor([name in (classes or data.classes) for name in data.classes])
     parts = []
     for domain in data.domain_names if domains is None else domains:
-        found = data.select(domain, split)
-        found = found[wanted.to(found.device)[data.labels[found]]]
-        take = len(found) if per_domain is None else min(per_domain, len(found))
-        parts.append(found[torch.arange(take, device=found.device) * len(found) // max(take, 1)])
+        at = data.select(domain, split)
+        at = at[is_chosen.to(at.device)[data.labels[at]]]
+        count = len(at) if per_domain is None else min(per_domain, len(at))
+        parts.append(at[torch.arange(count, device=at.device) * len(at) // max(count, 1)])
     picked = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
     if not len(picked):
         where = f"the split {split!r} of {', '.join(domains or data.domain_names)}"
@@ -114,19 +114,20 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def _run(model: nn.Module, images: Tensor, places: Mapping[str, Stage], precision: str) -> dict[str, Tensor]:
-    kept: dict[str, Tensor] = {}
+    features: dict[str, Tensor] = {}
 
     def keep(stage: str, _module: Any, _inputs: Any, output: Any) -> None:
         if not isinstance(output, Tensor) or output.ndim < 3:
             what = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise ValueError(f"stage {stage!r} returns {what}, not features (b, c, *space); choose another stage")
         channel_dim, prefix = places[stage].layout
-        kept[stage] = output[:, prefix:].movedim(channel_dim, 1).clone()  # cloned, because the next module may work in place
+        # cloned, because the next module may work in place
+        features[stage] = output[:, prefix:].movedim(channel_dim, 1).clone()
 
     with ExitStack() as stack, eval_mode(model), torch.no_grad(), autocast(images.device, precision):
         for stage, place in places.items():
             stack.enter_context(place.module.register_forward_hook(partial(keep, stage)))
         model(images)
-    if unused := [stage for stage in places if stage not in kept]:
+    if unused := [stage for stage in places if stage not in features]:
         raise ValueError(f"the model does not call {', '.join(unused)} as a module; choose another stage")
-    return {stage: kept[stage] for stage in places}
+    return {stage: features[stage] for stage in places}

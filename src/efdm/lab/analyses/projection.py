@@ -78,8 +78,8 @@ def analyse(
         raise SettingError(f"{', '.join(train_domains)} were trained on; pass pictures of other domains", "data")
     if missing := [domain for domain in train_domains if domain not in sample.data.domain_names]:
         raise SettingError(f"no pictures of {', '.join(missing)}; pass those of all training domains", "data")
-    known = replace(sample, indices=pick(sample.data, per_domain, domains=train_domains, split="train"))
-    references = quantile_functions(known, stages)
+    training = replace(sample, indices=pick(sample.data, per_domain, domains=train_domains, split="train"))
+    references = quantile_functions(training, stages)
     indices = {domain: sample.indices[sample.labels == sample.domains.index(domain)] for domain in domains}
     data = sample.data.to(device_of(sample.model))
     rows = []

@@ -68,12 +68,12 @@ def shares(batches: Iterable[tuple[Tensor, Mapping[str, Tensor]]], domains: Sequ
             percent.setdefault(stage, []).append(100 * tied_share(values).double().mean(1).cpu())
             positions[stage] = values[0, 0].numel()
     domain = torch.cat(labels)
-    found = {}
+    by_stage = {}
     for stage, parts in percent.items():
         each = torch.cat(parts)
         by_domain = {name: round(float(each[domain == number].mean()), 3) for number, name in enumerate(domains)}
-        found[stage] = {"positions": positions[stage], "percent": round(float(each.mean()), 3), "domains": by_domain}
-    return found
+        by_stage[stage] = {"positions": positions[stage], "percent": round(float(each.mean()), 3), "domains": by_domain}
+    return by_stage
 
 
 def _label(activation: str, precision: str, own: str) -> str:
@@ -149,10 +149,10 @@ def analyse(
     pictures = shares(((labels, {PICTURES: data.images[part].float()}) for labels, part in parts), sample.domains)
     rows = [{"stage": PICTURES, "at": "output", "activation": "", "precision": "uint8", **pictures[PICTURES]}]
     for (activation, variant), precision in product(models.items(), precisions):
-        found = shares(replace(sample, model=variant).features([*stages, *inner.values()], precision), sample.domains)
-        what = {"activation": activation, "precision": precision}
-        rows += [{"stage": stage, "at": "output", **what, **found[stage]} for stage in stages]
-        rows += [{"stage": stage, "at": "activation", **what, **found[inner[stage]]} for stage in inner]
+        by_stage = shares(replace(sample, model=variant).features([*stages, *inner.values()], precision), sample.domains)
+        variant_fields = {"activation": activation, "precision": precision}
+        rows += [{"stage": stage, "at": "output", **variant_fields, **by_stage[stage]} for stage in stages]
+        rows += [{"stage": stage, "at": "activation", **variant_fields, **by_stage[inner[stage]]} for stage in inner]
     key = itemgetter("stage", "activation", "precision")
     outputs = {key(row): row["percent"] for row in rows if row["at"] == "output"}
     if all(row["percent"] == outputs[key(row)] for row in rows):  # every stage ends with its activation

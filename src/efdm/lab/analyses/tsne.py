@@ -38,11 +38,11 @@ def embedded(vectors: Tensor, perplexity: float = PERPLEXITY) -> Tensor:
     return torch.from_numpy(tsne.fit_transform(_scaled(vectors).numpy()))
 
 
-def allowed_perplexity(samples: int, wanted: float = PERPLEXITY) -> float:
-    """Return ``wanted``, reduced for few samples: t-SNE needs about three times as many neighbours as the perplexity."""
-    if not wanted > 0:
-        raise SettingError(f"perplexity must be > 0, got {wanted:g}", "perplexity")
-    return min(float(wanted), (samples - 1) / 3)
+def allowed_perplexity(samples: int, perplexity: float = PERPLEXITY) -> float:
+    """Return the perplexity, reduced for few samples: t-SNE needs about three times as many neighbours."""
+    if not perplexity > 0:
+        raise SettingError(f"perplexity must be > 0, got {perplexity:g}", "perplexity")
+    return min(float(perplexity), (samples - 1) / 3)
 
 
 def _scaled(vectors: Tensor) -> Tensor:
@@ -80,9 +80,9 @@ def draw(
     for axes, (statistic, at) in zip(panels, points.items(), strict=False):
         for chunk in order.split(max(1, len(order) // 8)):
             for number in range(len(names)):
-                mine = at[chunk[labels[chunk] == number]]
+                of_domain = at[chunk[labels[chunk] == number]]
                 style = {"color": colour_of(number), "marker": marker_of(number)}
-                axes.scatter(*mine.T, s=7, linewidths=0, alpha=0.8, **style)
+                axes.scatter(*of_domain.T, s=7, linewidths=0, alpha=0.8, **style)
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_color("#bbbbbb")
         heading = TITLES.get(statistic, statistic)
@@ -100,11 +100,11 @@ def analyse(sample: Sample, out: Path, *, stage: str = "stage1", perplexity: flo
     """Write tsne.json (probes), tsne.csv (coordinates) and tsne.png, and return the contents of the JSON file."""
     labels, data = sample.labels, sample.data
     fitting = allowed_perplexity(len(labels), perplexity)
-    found = statistics(features[stage] for _, features in sample.features(stage))
-    probes = {statistic: probe(vectors, labels) for statistic, vectors in found.items()}
-    points = {statistic: embedded(vectors, perplexity) for statistic, vectors in found.items()}
+    by_statistic = statistics(features[stage] for _, features in sample.features(stage))
+    probes = {statistic: probe(vectors, labels) for statistic, vectors in by_statistic.items()}
+    points = {statistic: embedded(vectors, perplexity) for statistic, vectors in by_statistic.items()}
     numbers = {
-        "stage": stage, "channels": found["mean"].shape[1],
+        "stage": stage, "channels": by_statistic["mean"].shape[1],
         "perplexity": round(fitting, 3), "perplexity_wanted": perplexity, "seed": SEED,
         "probe": "logistic regression on standardized channels, stratified cross-validation",
         "folds": min(FOLDS, int(labels.bincount().min())),

@@ -35,10 +35,9 @@ def analyse(
     Writes the numbers and a figure, or a table for projection. If the classifier has ReLUs, ties also analyses it with PReLU
     in their place.
     """
-    given: dict[str, Any] = {"channel": channel, "perplexity": perplexity}
-    options = {name: value for name, value in given.items() if value}
-    if channel.isdecimal():
-        options["channel"] = int(channel)
+    options: dict[str, Any] = {} if perplexity is None else {"perplexity": perplexity}
+    if channel:
+        options["channel"] = int(channel) if channel.isdecimal() else channel
     with show_progress() as progress:
         numbers = analyse_classifier(
             analysis, checkpoint, data or [], out, stages=stage, domains=parse_names("domains", domains),

@@ -15,7 +15,7 @@ from efdm.apps.cli.report import print_tables
 from efdm.dg import Settings
 from efdm.lab import Study
 from efdm.lab.demo import PLOT, SHEET, TABLES, demo_table, run_demo
-from efdm.lab.sweep import RUNS, check_folder
+from efdm.lab.folder import RUNS, check_sweep_folder
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.settings import run_label
 from efdm.training.settings import read_settings
@@ -37,7 +37,7 @@ def demo(
 ) -> None:
     """Compare three methods on digits in four styles. Takes a few minutes and needs no download."""
     numbers = parse_seeds(seeds) or [0]
-    check_folder(out)
+    check_sweep_folder(out)
     console.print(INTRODUCTION)
     with show_progress() as progress:
         study = run_demo(out, seeds=numbers, iterations=iterations, lanes=lanes, progress=progress)

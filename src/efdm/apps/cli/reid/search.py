@@ -41,19 +41,19 @@ def search(
         raise SettingError(f"{out} must end in one of {', '.join(WRITABLE)}", "out")
     embedder = load_embedder(model, resolve_device(device))
     with show_progress() as progress:
-        found = search_files(embedder.model, query, gallery, size=embedder.size, layout=layout, top=top, progress=progress)
-    found.sheet(rows=rows).save(out)
-    _print_nearest(found)
+        result = search_files(embedder.model, query, gallery, size=embedder.size, layout=layout, top=top, progress=progress)
+    result.sheet(rows=rows).save(out)
+    _print_nearest(result)
     print_text(f"\nsheet: {out}")
 
 
-def _print_nearest(found: SearchResult) -> None:
+def _print_nearest(result: SearchResult) -> None:
     """Print the nearest picture for the first queries, the number of others, and skipped pictures."""
-    for row, index in enumerate(found.queries[:PRINTED].tolist()):
-        hits = found.hits(row)
+    for row, index in enumerate(result.queries[:PRINTED].tolist()):
+        hits = result.hits(row)
         nearest = f"{hits[0].name}, distance {hits[0].distance:.3f}, {hits[0].match} person" if hits else "no other picture"
-        print_text(f"{found.query.names[index]}: {nearest}")
-    if (more := len(found.queries) - PRINTED) > 0:
+        print_text(f"{result.query.names[index]}: {nearest}")
+    if (more := len(result.queries) - PRINTED) > 0:
         print_text(f"and {more} more queries")
-    if skipped := dict.fromkeys((*found.query.skipped, *found.gallery.skipped)):
+    if skipped := dict.fromkeys((*result.query.skipped, *result.gallery.skipped)):
         print_text(f"skipped {len(skipped)} pictures ({first_few([reason for _, reason in skipped])})")

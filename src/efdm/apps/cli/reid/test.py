@@ -53,7 +53,7 @@ def measure(
     print_data_warnings(sets)
     print_scores(scores, reranking)
     seen = embedder.settings.get("train_domains", ())
-    if trained_on := [name for name, found in scores.items() if name in seen and found["protocol"] != "official"]:
+    if trained_on := [name for name, record in scores.items() if name in seen and record["protocol"] != "official"]:
         print_warning(f"scores on training pictures ({', '.join(trained_on)}) say nothing about new people")
     if out is not None:
         content = {"settings": embedder.settings, "seed": seed, "split": split, "reranking": reranking, "test": scores}
