@@ -54,8 +54,8 @@ def open_array(path: StrPath) -> NDArray[Any]:
             if series.axes.endswith("SYX") and array.ndim == 3:
                 array = np.moveaxis(array, 0, -1)
     if array.dtype.name not in KINDS or array.ndim not in (2, 3) or not array.size:
-        found = f"{array.dtype} of shape {array.shape}"
-        raise PictureError(f"{path} contains {found}; expected (h, w) or (h, w, channels) of {', '.join(KINDS)}")
+        content = f"{array.dtype} of shape {array.shape}"
+        raise PictureError(f"{path} contains {content}; expected (h, w) or (h, w, channels) of {', '.join(KINDS)}")
     return array
 
 

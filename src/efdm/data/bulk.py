@@ -84,9 +84,8 @@ class Job:
 def find_units(content: StrPath, out: StrPath | None = None) -> tuple[tuple[Unit, ...], tuple[str, ...]]:
     """Return the units of shards, a folder or a zip, and a note about each kind of file that is skipped.
 
-    The units depend only on the files, not on machines or workers.
-
-    The folder ``out`` is skipped, so a job may write to a folder inside ``content``.
+    The units depend only on the files, not on machines or workers. The folder ``out`` is skipped, so a job may write to a
+    folder inside ``content``.
     """
     if shards := find_shards(content):
         return tuple(Unit(name, shard=p) for name, p in zip(make_unique(p.stem for p in shards), shards, strict=True)), ()
@@ -124,11 +123,11 @@ def open_job(
 
 
 def _digest(units: Sequence[Unit]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for unit in units:
         names = [unit.shard.name, str(unit.shard.stat().st_size)] if unit.shard else [source.name for source in unit.sources]
-        found.update(os.fsencode("\n".join(names)) + b"\n")
-    return found.hexdigest()
+        digest.update(os.fsencode("\n".join(names)) + b"\n")
+    return digest.hexdigest()
 
 
 def run_unit(job: Job, unit: Unit, process: Process) -> Done:
@@ -144,9 +143,10 @@ def run_unit(job: Job, unit: Unit, process: Process) -> Done:
         for name, key, read, others in _items(unit, job.output, failed):
             samples = []
             try:
-                for ending, made in process(read()).items():
+                for ending, result in process(read()).items():
                     path = job.saving.path(job.out, key + ending)
-                    data = encode_picture(path, made.rgb, alpha=made.alpha, depth=made.depth, quality=job.saving.quality)
+                    quality = job.saving.quality
+                    data = encode_picture(path, result.rgb, alpha=result.alpha, depth=result.depth, quality=quality)
                     if add is None:
                         write_bytes(path, data)
                     else:
@@ -199,15 +199,15 @@ def run_job(
     """
     check_choice("engine", engine, ENGINES)
     units = take_shard(job.units, shard)
-    found = {unit.name: done for unit in units if (done := job.finished(unit)) is not None}
-    waiting = [unit for unit in units if unit.name not in found]
-    progress(Progress("units", len(found), len(units)))
+    finished = {unit.name: done for unit in units if (done := job.finished(unit)) is not None}
+    waiting = [unit for unit in units if unit.name not in finished]
+    progress(Progress("units", len(finished), len(units)))
     if waiting:
         for done in ENGINES[engine](job, waiting, factory, device, workers):
-            found[done.unit] = done
-            progress(Progress("units", len(found), len(units)))
-    failed = {name: reason for done in found.values() for name, reason in done.failed.items()}
-    return Done("{}/{}".format(*shard), sum(done.done for done in found.values()), failed)
+            finished[done.unit] = done
+            progress(Progress("units", len(finished), len(units)))
+    failed = {name: reason for done in finished.values() for name, reason in done.failed.items()}
+    return Done("{}/{}".format(*shard), sum(done.done for done in finished.values()), failed)
 
 
 def take_shard(items: Sequence[T], shard: tuple[int, int]) -> Sequence[T]:

@@ -66,13 +66,13 @@ def batches_of(
         yield from ((at, images[at]) for at in (at.to(images.device) for at in batches))
         return
     chosen: Any = (at.tolist() for at in batches if len(at))
-    every: Any = range(len(images))
+    dataset: Any = range(len(images))
     read = functools.partial(_read_batch, images=images, augment=images.augment if use == "training" else None)
     # pictures are not pinned: the thread that pins them would disturb the capture of a CUDA graph
-    for found in DataLoader(every, batch_sampler=chosen, collate_fn=read, num_workers=images.workers):
-        if isinstance(found, PictureError):
-            raise found
-        indices, pictures = found
+    for batch in DataLoader(dataset, batch_sampler=chosen, collate_fn=read, num_workers=images.workers):
+        if isinstance(batch, PictureError):
+            raise batch
+        indices, pictures = batch
         yield indices.to(images.device), pictures.to(images.device)
 
 
@@ -157,9 +157,9 @@ class DomainSet:
         check_choice("by", by, ("class", "split"))
         if by == "split":
             return {domain: {name: len(at) for name, at in self.splits[domain].items()} for domain in self.domain_names}
-        found = Counter(zip(self.domains.tolist(), self.labels.tolist(), strict=True))
+        numbers = Counter(zip(self.domains.tolist(), self.labels.tolist(), strict=True))
         rows = enumerate(self.domain_names)
-        return {domain: {label: found[i, j] for j, label in enumerate(self.classes)} for i, domain in rows}
+        return {domain: {label: numbers[i, j] for j, label in enumerate(self.classes)} for i, domain in rows}
 
     @property
     def official_test(self) -> list[str]:
@@ -196,13 +196,13 @@ def load_domains(
     A set that does not fit in memory raises `SettingError`. ``storage="stream"`` reads pictures whenever they are needed,
     in ``workers`` processes; a damaged picture then raises an error when it is read. Training gives the same result.
     """
-    found, outside = find_items(source)
+    items, outside = find_items(source)
     for domain in domains or ():
-        check_choice("domains", domain, sorted({item.domain for item in found}))
-    found = [item for item in found if domains is None or item.domain in domains]
-    notes = empty_folders(found)
-    items, unlisted = (found, []) if isinstance(split, Mapping) else by_lists(found)
-    items = assign(items, split, seed)
+        check_choice("domains", domain, sorted({item.domain for item in items}))
+    items = [item for item in items if domains is None or item.domain in domains]
+    notes = empty_folders(items)
+    listed, unlisted = (items, []) if isinstance(split, Mapping) else by_lists(items)
+    items = assign(listed, split, seed)
     data = decode_items(items, size=size, storage=storage, workers=workers, progress=progress)
     return replace(data, skipped=[*outside, *unlisted, *data.skipped], notes=notes)
 
@@ -225,8 +225,8 @@ def decode_items(
     if storage == "stream":
         read = functools.partial(read_resized, size=(size, size))
         return labelled(StreamedImages(items, read, size, workers or os.cpu_count() or 1), items, *names)
-    images, found, skipped = read_images(items, (size, size), workers, progress, remedy=STREAM)
-    return replace(labelled(images, found, *names), skipped=skipped)
+    images, readable, skipped = read_images(items, (size, size), workers, progress, remedy=STREAM)
+    return replace(labelled(images, readable, *names), skipped=skipped)
 
 
 def labelled(

@@ -27,15 +27,15 @@ HINTS: Mapping[str, str] = {
 MAX_MEMBER_BYTES = 512 * 2**20  # decompressed size limit of one picture in a zip
 
 
-def list_paths(given: StrPath | Sequence[StrPath]) -> list[Path]:
+def list_paths(paths: StrPath | Sequence[StrPath]) -> list[Path]:
     """Return one or several paths as a list."""
-    return [Path(given)] if isinstance(given, str | os.PathLike) else [Path(each) for each in given]
+    return [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(path) for path in paths]
 
 
-def is_video(given: Sequence[Path], out: Path) -> bool:
+def is_video(paths: Sequence[Path], out: Path) -> bool:
     """Return True for a single video, or for a single GIF if the result is a video or a GIF."""
-    suffix, made = given[0].suffix.lower(), out.suffix.lower()
-    return len(given) == 1 and (suffix in VIDEOS or (suffix == ".gif" and made in (*VIDEOS, ".gif")))
+    suffix, out_suffix = paths[0].suffix.lower(), out.suffix.lower()
+    return len(paths) == 1 and (suffix in VIDEOS or (suffix == ".gif" and out_suffix in (*VIDEOS, ".gif")))
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ def scan_pictures(source: StrPath, *, without: StrPath | None = None) -> tuple[l
     if not pictures:
         zips = [name for name, *_ in members if name.lower().endswith(".zip")]
         remedy = f"pass its zips themselves, such as {zips[0]}" if zips else f"expected files like {', '.join(READABLE)}"
-        found = "".join(f"; {note.removeprefix(f'{path}: ')}" for note in notes)
-        raise PictureError(f"{path} holds no pictures; {remedy}{found}")
+        details = "".join(f"; {note.removeprefix(f'{path}: ')}" for note in notes)
+        raise PictureError(f"{path} holds no pictures; {remedy}{details}")
     stems = make_unique(_safe_stem(name) for name, *_ in pictures)  # photo.jpg and photo.png
     return [Source(name, stem, file, member) for stem, (name, file, member) in zip(stems, pictures, strict=True)], notes
 
@@ -144,7 +144,7 @@ def _members(path: Path, skipped: Counter[str], without: StrPath | None = None) 
     members = {(info.filename.replace("\\", "/"), path, info.filename) for info in infos}
     outside = {member for member in members if ".." in PurePosixPath(member[0]).parts}
     hidden = {member for member in members - outside if is_hidden(member[0])}
-    skipped.update({kind: len(found) for kind, found in (("unsafe path", outside), ("hidden file", hidden)) if found})
+    skipped.update({kind: len(group) for kind, group in (("unsafe path", outside), ("hidden file", hidden)) if group})
     return sorted(members - outside - hidden)
 
 

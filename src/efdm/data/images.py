@@ -167,10 +167,10 @@ def _pixels_of(image: Image.Image) -> Array:
     return np.asarray(image.convert("RGBA" if image.has_transparency_data else "RGB"))
 
 
-def _unsupported(name: str, found: str) -> PictureError:
+def _unsupported(name: str, content: str) -> PictureError:
     missing = Path(name).suffix.lower() in (".tif", ".tiff") and find_spec("tifffile") is None
     remedy = ', or match its colours after pip install "efdm[tiff]"' if missing else ""
-    return PictureError(f"{name} has {found}; save it with 8 or 16 bits per channel{remedy}")
+    return PictureError(f"{name} has {content}; save it with 8 or 16 bits per channel{remedy}")
 
 
 # EXIF orientation -> (transpose first, then step along rows and columns)

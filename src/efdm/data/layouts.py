@@ -63,10 +63,10 @@ def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], Skipped
     for path in sources:
         if path.is_file() and path.suffix.lower() != ".zip":
             raise PictureError(f"{path} is neither a folder nor a zip; unpack it if it is an archive; {LAYOUT}")
-        found = find_pictures(path)
+        pictures = find_pictures(path)
         # a zip of one domain may start with the classes, so its own name is the domain
-        only_classes = len(sources) > 1 and all(item.name.count("/") == 1 for item in found)
-        items += _read_layout(found, path, [path.stem] if only_classes else [], outside)
+        only_classes = len(sources) > 1 and all(item.name.count("/") == 1 for item in pictures)
+        items += _read_layout(pictures, path, [path.stem] if only_classes else [], outside)
     items = _without_duplicates(items)
     classes = {domain: {i.label for i in items if i.domain == domain} for domain in sorted({i.domain for i in items})}
     if not set.intersection(*classes.values()):
@@ -85,10 +85,10 @@ def _zips_of_domains(folder: Path) -> list[Path]:
     return [] if other else [folder / name for name in names if name.lower().endswith(".zip")]
 
 
-def _read_layout(found: list[Source], path: Path, before: list[str], outside: Skipped) -> list[Item]:
+def _read_layout(pictures: list[Source], path: Path, before: list[str], outside: Skipped) -> list[Item]:
     """Return the items, with domain and class from the innermost folders. Most pictures must share the outer folders."""
     read: list[tuple[tuple[str, ...], Item | None, Source]] = []
-    for source in found:
+    for source in pictures:
         *outer, file = [*before, *source.name.split("/")]
         split = SPLIT_FOLDERS.get(outer[-2].lower(), "") if len(outer) > 2 else ""
         inner = outer[-3:] if split else outer[-2:]
@@ -96,7 +96,7 @@ def _read_layout(found: list[Source], path: Path, before: list[str], outside: Sk
         read.append((tuple(outer[: len(outer) - len(inner)]) if item else ("too few folders",), item, source))
     usual, _ = Counter(outer for outer, _, _ in read).most_common(1)[0]
     items = [item for outer, item, _ in read if outer == usual and item is not None]
-    if len(items) < 0.9 * len(found):  # many pictures elsewhere indicate another layout
+    if len(items) < 0.9 * len(pictures):  # many pictures elsewhere indicate another layout
         examples = sorted({outer: source.name for outer, _, source in read}.values())
         raise PictureError(f"{path} holds pictures such as {first_few(examples)}; {LAYOUT}")
     others = [source.name for outer, _, source in read if outer != usual]
@@ -111,8 +111,8 @@ def _without_duplicates(items: list[Item]) -> list[Item]:
         folders.setdefault(item.domain, set()).add(item.folder)
     for domain, splits in folders.items():
         if ("" in splits and len(splits) > 1) or not splits & {"", "train", "whole"}:
-            found = ", ".join(f"{domain}/{split or 'class'}" for split in sorted(splits))
-            raise PictureError(f"found {found}, but no folder of training pictures only; {LAYOUT}")
+            folder_names = ", ".join(f"{domain}/{split or 'class'}" for split in sorted(splits))
+            raise PictureError(f"found {folder_names}, but no folder of training pictures only; {LAYOUT}")
     return [i for i in items if ("train" in folders[i.domain]) != (i.folder in ("", "whole"))]
 
 
@@ -146,25 +146,25 @@ def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], Skipped]:
     stored. Without lists, or if folders already give the splits, return the items unchanged.
     """
     first = {} if any(item.folder for item in items) else {item.domain: item for item in items}
-    wanted = {(domain, split): f"{domain}_{split}.txt" for domain in first for split in ("train", "test")}
-    lists = {at: found for at, file in wanted.items() if (found := _find_beside(first[at[0]].source, file))}
+    files = {(domain, split): f"{domain}_{split}.txt" for domain in first for split in ("train", "test")}
+    lists = {at: source for at, file in files.items() if (source := _find_beside(first[at[0]].source, file))}
     if not lists:
         return items, []
-    if lost := [file for at, file in wanted.items() if at not in lists]:
-        there = next(iter(lists.values()))
-        raise PictureError(f"{there.path.parent} has {there.name}, but no {first_few(lost)}; add them or remove all lists")
-    there_keys, labels = {item.key for item in items}, {item.label for item in items}
+    if lost := [file for at, file in files.items() if at not in lists]:
+        other = next(iter(lists.values()))
+        raise PictureError(f"{other.path.parent} has {other.name}, but no {first_few(lost)}; add them or remove all lists")
+    keys, labels = {item.key for item in items}, {item.label for item in items}
     splits: dict[str, str] = {}
     skipped: Skipped = []
     for (domain, split), source in lists.items():
         names = {key(name): name for name in read_list(source, domain)}
-        if not names.keys() & there_keys:
+        if not names.keys() & keys:
             raise PictureError(f"none of the pictures in {source.path} exists; copy {domain} again")
         if both := [name for stem, name in names.items() if stem in splits]:
             raise PictureError(f"both lists of {domain} contain {first_few(both)}; list each picture once")
         splits |= dict.fromkeys(names, split)
         # a missing class folder is not reported
-        gone = [n for stem, n in names.items() if stem not in there_keys and n.split("/")[1] in labels]
+        gone = [n for stem, n in names.items() if stem not in keys and n.split("/")[1] in labels]
         skipped += [(name, f"{name} is in {source.name} but does not exist") for name in gone]
     skipped += [(item.name, f"{item.name} is not in any list") for item in items if item.key not in splits]
     return [replace(item, folder=splits[item.key]) for item in items if item.key in splits], skipped
@@ -218,14 +218,14 @@ def _draw_share(group: list[Item], share: float, seed: int) -> list[Item]:
 def _assign_lists(items: Sequence[Item], lists: Mapping[str, Iterable[str]]) -> list[Item]:
     for split in lists:
         check_choice("split", split, SPLITS)
-    wanted = {split: {key(name): name for name in names} for split, names in lists.items()}
-    if both := sorted(wanted.get("train", {}).keys() & wanted.get("val", {}).keys()):
+    listed = {split: {key(name): name for name in names} for split, names in lists.items()}
+    if both := sorted(listed.get("train", {}).keys() & listed.get("val", {}).keys()):
         raise ValueError(f"train and val share {plural(len(both), 'name')}, {first_few(both)}; keep each in one list")
     known = Counter(item.key for item in items)
-    for split, names in wanted.items():
+    for split, names in listed.items():
         if lost := [name for stem, name in names.items() if stem not in known]:
             raise PictureError(f"{plural(len(lost), 'picture')} of the list {split!r} do not exist: {first_few(lost)}")
         if double := [name for stem, name in names.items() if known[stem] > 1]:
             raise PictureError(f"several files match {first_few(double)}; keep one format of each picture")
-    wanted.setdefault("test", dict.fromkeys(known, ""))
-    return [replace(item, splits=frozenset(split for split in wanted if item.key in wanted[split])) for item in items]
+    listed.setdefault("test", dict.fromkeys(known, ""))
+    return [replace(item, splits=frozenset(split for split in listed if item.key in listed[split])) for item in items]

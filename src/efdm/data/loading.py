@@ -87,11 +87,11 @@ def read_images(
     items: Sequence[T], size: tuple[int, int], workers: int | None, progress: Report, *, remedy: Remedy = FEWER
 ) -> tuple[Tensor, list[T], Skipped]:
     """Return the pictures ``(n, 3, *size)``, their items, and (name, reason) of unreadable ones; see `empty_images`."""
-    images, found, skipped = empty_images(len(items), size, remedy=remedy), list[T](), Skipped()
+    images, readable, skipped = empty_images(len(items), size, remedy=remedy), list[T](), Skipped()
     for item, image in read_all(items, functools.partial(read_resized, size=size), workers, progress, skipped):
-        images[len(found)] = image
-        found.append(item)
-    return images[: len(found)], found, skipped
+        images[len(readable)] = image
+        readable.append(item)
+    return images[: len(readable)], readable, skipped
 
 
 def read_resized(item: Any, size: tuple[int, int]) -> Tensor:

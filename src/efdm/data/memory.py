@@ -50,13 +50,13 @@ def available_memory(device: torch.device | str = "cpu") -> int | None:
     if device.type != "cpu":
         return None
     machine = _read_number("/proc/meminfo", r"MemAvailable:\s*(\d+)")
-    found = [_total_memory() if machine is None else machine * 1024]
+    limits = [_total_memory() if machine is None else machine * 1024]
     for folder, limit, usage in CONTAINERS:
         # a limit of "max" does not match
         most, used = (_read_number(f"{folder}/{file}", r"(\d+)") for file in (limit, usage))
         if most is not None and used is not None:
-            found.append(max(0, most - used + (_read_number(f"{folder}/memory.stat", r"inactive_file (\d+)") or 0)))
-    return min((free for free in found if free is not None), default=None)
+            limits.append(max(0, most - used + (_read_number(f"{folder}/memory.stat", r"inactive_file (\d+)") or 0)))
+    return min((free for free in limits if free is not None), default=None)
 
 
 def _total_memory() -> int | None:
@@ -69,7 +69,7 @@ def _total_memory() -> int | None:
 def _read_number(file: str, pattern: str) -> int | None:
     """Return the first number in a file that matches the group of ``pattern``, or None."""
     try:
-        found = re.search(pattern, Path(file).read_text())
+        match = re.search(pattern, Path(file).read_text())
     except OSError:
         return None
-    return int(found[1]) if found else None
+    return int(match[1]) if match else None

@@ -56,24 +56,24 @@ def load_pacs(
     sources = _sources(source)
     folder = (_lists_folder(sources) if lists is None else Path(lists)) if split == "official" else None
     listed = {} if folder is None else read_lists(folder)
-    found, extra = find_items(sources)
-    known = {item.key for item in found if item.domain in PICTURES and item.label in CLASSES}
+    pictures, extra = find_items(sources)
+    known = {item.key for item in pictures if item.domain in PICTURES and item.label in CLASSES}
     known = set(map(key, listed["test"])) if listed else known
-    items = [item for item in found if item.key in known]
+    items = [item for item in pictures if item.key in known]
     if not items:
-        domains = first_few(sorted({item.domain for item in found}))
+        domains = first_few(sorted({item.domain for item in pictures}))
         message = f"{sources[0]} holds no pictures of PACS, whose domains are {', '.join(PICTURES)}; found {domains}"
         remedy = "; if only the names of the files differ, choose split='own'" if listed else ""
         raise PictureError(message + remedy, "split" if listed else ())
-    extra += [(item.name, f"{item.name} is not part of PACS") for item in found if item.key not in known]
+    extra += [(item.name, f"{item.name} is not part of PACS") for item in pictures if item.key not in known]
     if copy == "complete":
         _check_complete(sources, items, extra)
     if split == "official" and folder is None:
         message = f"no lists such as {LIST} in or beside {sources[0]}; pass their folder as lists=..., or choose split='own'"
         raise PictureError(f"{message} (results are then not comparable to published ones)", ["lists", "split"])
-    there = {item.key for item in items}
-    missing = [(name, f"{name} is missing") for name in listed.get("test", ()) if key(name) not in there]
-    splits = {part: [name for name in names if key(name) in there] for part, names in listed.items()}
+    present = {item.key for item in items}
+    missing = [(name, f"{name} is missing") for name in listed.get("test", ()) if key(name) not in present]
+    splits = {part: [name for name in names if key(name) in present] for part, names in listed.items()}
     items = assign(items, splits or 0.1, seed)
     data = decode_items(items, size=size, classes=CLASSES, storage=storage, workers=workers, progress=progress)
     if copy == "complete" and data.skipped:
@@ -93,8 +93,8 @@ def _sources(source: StrPath | Sequence[StrPath]) -> list[Path]:
 
 def _lists_folder(sources: Sequence[Path]) -> Path | None:
     bases = [base for path in sources for base in ((path, path.parent) if path.is_dir() else (path.parent,))]
-    found = (path for base in bases for pattern in (LIST, f"*/{LIST}") for path in sorted(base.glob(pattern)))
-    return next((path.parent for path in found), None)
+    paths = (path for base in bases for pattern in (LIST, f"*/{LIST}") for path in sorted(base.glob(pattern)))
+    return next((path.parent for path in paths), None)
 
 
 def read_lists(folder: Path) -> dict[str, list[str]]:
@@ -116,12 +116,12 @@ def read_lists(folder: Path) -> dict[str, list[str]]:
 
 
 def _check_complete(sources: Sequence[Path], items: Sequence[Item], extra: Skipped) -> None:
-    found, domains = Counter((item.domain, item.label) for item in items), {item.domain for item in items}
+    counts, domains = Counter((item.domain, item.label) for item in items), {item.domain for item in items}
     problems = [f"{domain} is missing" for domain in PICTURES if domain not in domains]
     for domain in sorted(domains):
         for label, count in zip(CLASSES, PICTURES[domain], strict=True):
-            if found[domain, label] != count:
-                problems.append(f"{domain}/{label} has {plural(found[domain, label], 'picture')}, expected {count}")
+            if counts[domain, label] != count:
+                problems.append(f"{domain}/{label} has {plural(counts[domain, label], 'picture')}, expected {count}")
     problems += [reason for _, reason in extra]
     if problems:
         what = f"{first_few(list(map(str, sources)), 4)}: not the complete PACS: {first_few(problems, 5)}"

@@ -116,8 +116,8 @@ def _match(path: Path, sources: Sequence[Source], pattern: str) -> dict[str, re.
     folder = path.stem if path.suffix.lower() == ".zip" else path.absolute().name
     extensions = "|".join(map(re.escape, READABLE))
     compiled = re.compile(rf"(?P<outer>(?:.*?/)?){pattern}(?:{extensions})+", re.IGNORECASE)
-    found = {source.name: compiled.fullmatch(f"{folder}/{source.name}") for source in sources}
-    return {name: match for name, match in found.items() if match}
+    matches = {source.name: compiled.fullmatch(f"{folder}/{source.name}") for source in sources}
+    return {name: match for name, match in matches.items() if match}
 
 
 def _check_one_set(path: Path, matches: Mapping[str, re.Match[str]]) -> None:
@@ -132,9 +132,9 @@ def _check_one_set(path: Path, matches: Mapping[str, re.Match[str]]) -> None:
 
 def _to_numbers(texts: Mapping[str, str]) -> dict[str, int]:
     """Return the numbers in texts such as "0012" or "c3", or the ranks of texts that are not numbered alike."""
-    found = {name: re.fullmatch(r"([a-z]*)(-?\d+)", text, re.IGNORECASE) for name, text in texts.items()}
-    if len({match and match[1].lower() for match in found.values()}) == 1 and all(found.values()):
-        return {name: int(match[2]) for name, match in found.items() if match}
+    matches = {name: re.fullmatch(r"([a-z]*)(-?\d+)", text, re.IGNORECASE) for name, text in texts.items()}
+    if len({match and match[1].lower() for match in matches.values()}) == 1 and all(matches.values()):
+        return {name: int(match[2]) for name, match in matches.items() if match}
     order = {text: number for number, text in enumerate(sorted(set(texts.values())), 1)}
     return {name: order[text] for name, text in texts.items()}
 

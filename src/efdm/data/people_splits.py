@@ -40,11 +40,11 @@ class Found(NamedTuple):
 
 def divide_grid(shots: Sequence[Shot], path: Path, split: int) -> Found:
     """Assign the people listed in ``features_and_partitions.mat`` to "train"; without the file, all but distractors."""
-    source = _find_file(path, wanted := "features_and_partitions.mat")
+    source = _find_file(path, file := "features_and_partitions.mat")
     everyone = {shot.person for shot in shots if shot.person}
     people = set(_read_published(source, _grid_partition, split)) if source else everyone
     moved = [shot._replace(splits=TRAIN) if shot.person in people else shot for shot in shots]
-    return Found(moved, [], [] if source else [_no_published_splits(wanted)])
+    return Found(moved, [], [] if source else [_no_published_splits(file)])
 
 
 def divide_cuhk03(shots: Sequence[Shot], path: Path, split: int, *, files: Sequence[str]) -> Found:
@@ -59,11 +59,11 @@ def divide_cuhk03(shots: Sequence[Shot], path: Path, split: int, *, files: Seque
 def divide_msmt17(shots: Sequence[Shot], path: Path, split: int) -> Found:
     """Apply the lists of queries and gallery to test pictures, and those of training and validation to all others."""
     files = {"train": ("list_train.txt", "list_val.txt"), "query": ("list_query.txt",), "gallery": ("list_gallery.txt",)}
-    found = {file: _find_file(path, file) for own in files.values() for file in own}
-    if lost := [file for file, source in found.items() if source is None]:
+    sources = {file: _find_file(path, file) for own in files.values() for file in own}
+    if lost := [file for file, source in sources.items() if source is None]:
         return Found(list(shots), [], [_no_published_splits(first_few(lost, 4))])
     # the first words of lines such as ``0000/0000_000_01_0303morning_0008_0.jpg 0``
-    read = {file: [line.split()[0] for line in source.lines()] for file, source in found.items() if source}
+    read = {file: [line.split()[0] for line in source.lines()] for file, source in sources.items() if source}
     lists = {part: [name for file in own for name in read[file]] for part, own in files.items()}
     train = _by_lists([shot for shot in shots if shot.splits == TRAIN], {"train": lists.pop("train")}, "list_train.txt")
     test = _by_lists([shot for shot in shots if shot.splits != TRAIN], lists, "list_query.txt")
@@ -82,8 +82,8 @@ def _by_lists(shots: Sequence[Shot], lists: Mapping[str, Iterable[str]], file: s
         return Found([], [], [])
     if not listed:
         raise PictureError(f"{file} lists none of the pictures, such as {shots[0].name}; download it again")
-    there = {PurePosixPath(shot.name).stem for shot in shots}
-    lost = sorted({name for own in names.values() for stem, name in own.items() if stem not in there})
+    stored = {PurePosixPath(shot.name).stem for shot in shots}
+    lost = sorted({name for own in names.values() for stem, name in own.items() if stem not in stored})
     unlisted = [shot.name for shot in divided if not shot.splits]
     reasons = {"listed but missing": lost, "not in any list": unlisted}
     return Found(
@@ -102,8 +102,8 @@ def _find_file(path: Path, file: str) -> Source | None:
     for name in names_in(path):
         if PurePosixPath(name).name.lower() == file.lower():
             return Source(name, name, path, name) if path.is_file() else Source(name, name, path / name)
-    there = path.absolute().parent / file
-    return Source(file, file, there) if there.is_file() else None
+    beside = path.absolute().parent / file
+    return Source(file, file, beside) if beside.is_file() else None
 
 
 def _read_published(source: Source, read: Any, split: int) -> Any:

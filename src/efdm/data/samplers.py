@@ -142,8 +142,8 @@ def _draw_domains(generator: torch.Generator, pools: list[Tensor], many: int, pa
     chosen = torch.rand(iterations, len(pools), generator=generator).argsort(1)[:, :many]
     out = torch.empty(iterations, many, part, dtype=torch.int64)
     for number, pool in enumerate(pools):
-        here = chosen == number
-        out[here] = _draw_rows(generator, pool, part, int(here.sum()))
+        rows = chosen == number
+        out[rows] = _draw_rows(generator, pool, part, int(rows.sum()))
     return out.reshape(-1)
 
 

@@ -46,15 +46,15 @@ def read_shard(path: StrPath) -> Iterator[Sample]:
     with reading(path), tarfile.open(path, "r:") as archive:
         key, members = "", dict[str, bytes]()
         for info in archive:
-            found = _KEY.match(info.name)
-            if not info.isfile() or found is None or is_hidden(info.name):
+            match = _KEY.match(info.name)
+            if not info.isfile() or match is None or is_hidden(info.name):
                 continue
-            if found[1] != key and members:
+            if match[1] != key and members:
                 yield Sample(key, members)
                 members = {}
             if info.size > MAX_MEMBER_BYTES:
                 raise PictureError(f"{path}: {info.name} has {info.size} bytes, at most {MAX_MEMBER_BYTES} are allowed")
-            key, members[found[2]] = found[1], archive.extractfile(info).read()  # type: ignore[union-attr]
+            key, members[match[2]] = match[1], archive.extractfile(info).read()  # type: ignore[union-attr]
         if members:
             yield Sample(key, members)
 

@@ -53,10 +53,10 @@ def video_format(path: StrPath) -> VideoFormat:
     path = Path(path)
     if path.is_dir() or not path.suffix:
         raise VideoError(f"{path} is not a video file; pass a file name such as {path / 'out.mp4'}")
-    found = VIDEO_FORMATS.get(path.suffix.lower())
-    if found is None:
+    row = VIDEO_FORMATS.get(path.suffix.lower())
+    if row is None:
         raise VideoError(f"{path} has an extension that cannot be written as a video; use one of {', '.join(VIDEO_FORMATS)}")
-    return found
+    return row
 
 
 def open_source(path: Path) -> Any:

@@ -76,15 +76,15 @@ class StyleTransfer(Node):
         size: int,
     ) -> tuple[Tensor]:  # fmt: skip
         stylizer = _stylizer(model, compute_device())
-        looks = [stylizer.prepare(_channels_first(each), size=size or "auto") for each in style]
-        made = [
+        looks = [stylizer.prepare(_channels_first(picture), size=size or "auto") for picture in style]
+        stylized = [
             stylizer.stylize(
-                _channels_first(each), looks[index % len(looks)], strength=strength, method=method,
+                _channels_first(picture), looks[index % len(looks)], strength=strength, method=method,
                 preserve_color=preserve_color, photoreal=photoreal, size=size or "auto",
             )
-            for index, each in enumerate(image)
+            for index, picture in enumerate(image)
         ]  # fmt: skip
-        return (torch.stack(made).movedim(1, -1).to(image),)
+        return (torch.stack(stylized).movedim(1, -1).to(image),)
 
 
 class ColorMatch(Node):
@@ -110,13 +110,12 @@ class ColorMatch(Node):
         where = _mask(mask, image)
         options: dict[str, Any] = {"strength": strength, "ties": ties, "seed": seed, "device": device}
         if frames == "together":
-            made = match_picture(_stacked(image), target, mask=where, **options)
-            rgb = made.movedim(0, -1).reshape(*image.shape[:3], 3)
+            matched = match_picture(_stacked(image), target, mask=where, **options)
+            rgb = matched.movedim(0, -1).reshape(*image.shape[:3], 3)
         else:
-            height = image.shape[1]
-            rows = [None if where is None else where[i * height : (i + 1) * height] for i in range(len(image))]
-            each = [match_picture(_channels_first(x), target, mask=m, **options) for x, m in zip(image, rows, strict=True)]
-            rgb = torch.stack(each).movedim(1, -1)
+            masks = [None] * len(image) if where is None else where.split(image.shape[1])
+            pairs = zip(map(_channels_first, image), masks, strict=True)
+            rgb = torch.stack([match_picture(x, target, mask=m, **options) for x, m in pairs]).movedim(1, -1)
         return (torch.cat([rgb.clamp(0, 1).to(image), image[..., 3:]], -1),)
 
 
@@ -134,8 +133,8 @@ class LatentMatch(Node):
         x, y = content.to(device), reference["samples"].to(device, content.dtype)
         if len(y) not in (1, len(x)):
             y = y[torch.arange(len(x), device=device) % len(y)]
-        made = blend(x, MATCHERS[method](x, y), strength)
-        return ({**latent, "samples": made.to(content)},)
+        matched = blend(x, MATCHERS[method](x, y), strength)
+        return ({**latent, "samples": matched.to(content)},)
 
 
 def _channels_first(image: Tensor) -> Tensor:

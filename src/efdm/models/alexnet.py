@@ -28,11 +28,11 @@ class AlexNet(nn.Module):
     def taps(self, images: Tensor) -> list[Tensor]:
         """Return the features after every ReLU."""
         mean, std = (images.new_tensor(values).view(1, 3, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
-        x, found = (images - mean) / std, list[Tensor]()
+        x, features = (images - mean) / std, list[Tensor]()
         for index, conv in self.features.items():
             x = F.relu(conv(F.max_pool2d(x, 3, 2) if index in POOLED else x))
-            found.append(x)
-        return found
+            features.append(x)
+        return features
 
 
 def load_alexnet(state: Mapping[str, Tensor]) -> AlexNet:

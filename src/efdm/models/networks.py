@@ -54,10 +54,10 @@ class StyleNetwork(nn.Module):
 
     def features(self, images: Tensor) -> list[Tensor]:
         """Return the unmatched features after every stage."""
-        found: list[Tensor] = []
+        features: list[Tensor] = []
         for stage in self.stages:
-            found.append(stage(found[-1] if found else images))
-        return found
+            features.append(stage(features[-1] if features else images))
+        return features
 
     def forward(self, images: Tensor) -> Tensor:
         """Encode and decode images without matching."""

@@ -79,7 +79,7 @@ class VGG(nn.Module):
             raise ValueError(f"{self.name} up to {self.until} has no {', '.join(unknown)}")
         # no `default=` of max, which torch.compile does not trace
         last = max([-1, *(self.names.index(t.replace("relu", "conv")) for t in taps)])
-        found: list[Tensor] = []
+        features: list[Tensor] = []
         x = self.input(images)
         block = "1"
         for conv in self.names[: last + 1]:
@@ -87,11 +87,11 @@ class VGG(nn.Module):
                 x, block = F.max_pool2d(x, 2, ceil_mode=self.pooling == "ceil"), conv[4]
             x = self.get_submodule(conv)(pad(x) if self.padding == "reflect" else x)
             if conv in taps:
-                found.append(x)
+                features.append(x)
             x = F.relu(x)
             if conv.replace("conv", "relu") in taps:
-                found.append(x)
-        return found
+                features.append(x)
+        return features
 
     def forward(self, images: Tensor, taps: Sequence[str] | None = None) -> Any:
         """Return the last features, or those at ``taps`` as a list. Unlike `taps`, this respects `nn.Module.compile`."""
@@ -111,19 +111,19 @@ def load_vgg(encoder: VGG, state: Mapping[str, Tensor]) -> VGG:
         names = {"0": "input", **{str(n): conv for n, conv in numbered_convs(encoder.name, first=2, step=3).items()}}
     deeper = tuple(f"{conv}." for conv in numbered_convs(encoder.name).values() if conv not in encoder.names)
     renamed = rename_layers(state, names).items()
-    wanted = {key: value for key, value in renamed if not key.startswith((*deeper, *CLASSIFIERS))}
-    return load_state(encoder, encoder.name, wanted, optional=("input.",))
+    needed = {key: value for key, value in renamed if not key.startswith((*deeper, *CLASSIFIERS))}
+    return load_state(encoder, encoder.name, needed, optional=("input.",))
 
 
 def numbered_convs(name: str, first: int = 0, step: int = 2) -> dict[int, str]:
     """Return the convolutions of a VGG by their position in ``nn.Sequential``, by default that of torchvision."""
-    found, position = {}, first
+    names, position = {}, first
     for block, count in enumerate(CONVS_PER_BLOCK[name], 1):
         for i in range(1, count + 1):
-            found[position] = f"conv{block}_{i}"
+            names[position] = f"conv{block}_{i}"
             position += step
         position += 1  # pooling
-    return found
+    return names
 
 
 @torch.inference_mode()

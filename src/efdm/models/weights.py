@@ -109,8 +109,8 @@ class MissingWeights(FileNotFoundError):
 
 def folders() -> list[Path]:
     """Return the folders that are searched: $EFDM_WEIGHTS, the cache of this package, and that of torch.hub."""
-    given = os.environ.get(FOLDER_VARIABLE)
-    return [*([Path(given)] if given else []), cache_folder() / "weights", Path(torch.hub.get_dir()) / "checkpoints"]
+    own = os.environ.get(FOLDER_VARIABLE)
+    return [*([Path(own)] if own else []), cache_folder() / "weights", Path(torch.hub.get_dir()) / "checkpoints"]
 
 
 def find_file(*names: str | os.PathLike[str]) -> Path | None:

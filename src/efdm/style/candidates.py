@@ -97,8 +97,8 @@ def load_stylizer(
         raise ValueError(f"{file} has no network metadata; expected the network.safetensors of a training run")
     network, method = stored
     vgg, row = encoders.get(network), NETWORKS[network]
-    made = Stylizer(pretrained(network, weights=file, vgg=vgg), device)
-    return LoadedNetwork(name, made, method, _checksums(file or find(row.weights), vgg))
+    stylizer = Stylizer(pretrained(network, weights=file, vgg=vgg), device)
+    return LoadedNetwork(name, stylizer, method, _checksums(file or find(row.weights), vgg))
 
 
 def load_candidates(
@@ -126,20 +126,20 @@ def load_candidates(
     files = {**user_encoders(vgg), **encoders}
     named = [*((name, None) for name in dict.fromkeys(models)), *networks.items()]
     loaded = [load_stylizer(name, file, encoders=files, device=device) for name, file in named]
-    if unused := encoders.keys() - {each.stylizer.network.name for each in loaded}:
+    if unused := encoders.keys() - {network.stylizer.network.name for network in loaded}:
         raise SettingError(f"no evaluated network has the encoder {', '.join(sorted(unused))}; leave it out", "encoder")
-    found = [unchanged()]
+    candidates = [unchanged()]
     for name, stylizer, own, weights in loaded:
         for method, s in product(dict.fromkeys(methods or [own]), dict.fromkeys(strengths)):
-            found.append(network_candidate(name, stylizer, method=method, strength=s, weights=weights))
+            candidates.append(network_candidate(name, stylizer, method=method, strength=s, weights=weights))
     if optimisers:
         # zero padding and floor pooling, as in the metrics and in the training of VGG-16
         encoder = load_encoder("vgg16", "relu5_1", path=vgg, padding="zeros", pooling="floor").requires_grad_(False)
         encoder = encoder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         weights = _checksums(find("vgg16", vgg))
         for name in dict.fromkeys(optimisers):
-            found.append(optimiser_candidate(name, encoder, iterations=iterations, weights=weights))
-    return found
+            candidates.append(optimiser_candidate(name, encoder, iterations=iterations, weights=weights))
+    return candidates
 
 
 def _checksums(*files: str | Path | None) -> str:

@@ -46,7 +46,7 @@ class Reference:
 
     def __add__(self, other: Reference) -> Reference:
         if (self.space, self.method) != (other.space, other.method):
-            kinds = [f"space={each.space!r}, method={each.method!r}" for each in (self, other)]
+            kinds = [f"space={reference.space!r}, method={reference.method!r}" for reference in (self, other)]
             raise SettingError(f"cannot merge a reference of {kinds[0]} with one of {kinds[1]}", "space")
         if self.space == "rgb":
             check_fit(self.channels, other)
@@ -108,18 +108,18 @@ def prepare_reference(
     torch.Size([3, 256])
     """
     check_match(space, method)
-    listed: list[Any] = [*pictures] if isinstance(pictures, list | tuple) else [pictures]
-    masks = masks if isinstance(pictures, list | tuple) and masks is not None else [masks] * len(listed)
-    if not listed:
+    sources: list[Any] = [*pictures] if isinstance(pictures, list | tuple) else [pictures]
+    masks = masks if isinstance(pictures, list | tuple) and masks is not None else [masks] * len(sources)
+    if not sources:
         raise SettingError("the list of references is empty; pass at least one picture", "reference")
-    if len(masks) != len(listed):
-        raise SettingError(f"expected a mask or None for each of {len(listed)} references, got {len(masks)}", "masks")
-    each = (open_planes(picture, mask, nodata, device)[0] for picture, mask in zip(listed, masks, strict=True))
-    found = reduce(add, (_reference(planes, space, method) for planes in each))
-    if not (found.values.numel() if found.counts is None else found.counts.any()):  # type: ignore[union-attr]
+    if len(masks) != len(sources):
+        raise SettingError(f"expected a mask or None for each of {len(sources)} references, got {len(masks)}", "masks")
+    opened = (open_planes(picture, mask, nodata, device)[0] for picture, mask in zip(sources, masks, strict=True))
+    reference = reduce(add, (_reference(planes, space, method) for planes in opened))
+    if not (reference.values.numel() if reference.counts is None else reference.counts.any()):  # type: ignore[union-attr]
         problem = "the reference has no pixels: all are masked, transparent or without data"
         raise SettingError(f"{problem}; select other pixels", "reference_mask")
-    return found
+    return reference
 
 
 def _reference(planes: Planes, space: str, method: Method) -> Reference:
@@ -203,11 +203,11 @@ def match_picture(
 
 def count_chunks(chunks: Iterable[Tensor], levels: int, reference: Reference, tolerance: float) -> list[Curve]:
     """Return the curves that match chunks, which form one distribution, given the bins of each."""
-    wanted = reference.at(levels if reference.space == "rgb" else SPACE_LEVELS)
-    counts = wanted.new_zeros(len(wanted), BINS)
+    target = reference.at(levels if reference.space == "rgb" else SPACE_LEVELS)
+    counts = target.new_zeros(len(target), BINS)
     for bins in chunks:
         add_counts(counts, bins)
-    return make_curves(counts, wanted, tolerance)
+    return make_curves(counts, target, tolerance)
 
 
 def match_chunk(curves: Sequence[Curve], planes: Planes, bins: Tensor, space: str, strength: float) -> Tensor:

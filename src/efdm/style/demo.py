@@ -38,10 +38,10 @@ class Studio:
         self.look = cache(lambda *names: stylizer.prepare([self.painting(name) for name in names]))
 
     def stylize(self, photo: str, look: Look, strength: float = 1.0) -> Tensor:
-        made = self.stylizer.stylize(self.photo(photo), look, strength=strength)
+        picture = self.stylizer.stylize(self.photo(photo), look, strength=strength)
         self._done += 1
         self._progress(Progress("stylizing", self._done, PICTURES))
-        return made
+        return picture
 
 
 def contact_sheet(studio: Studio) -> Tensor:

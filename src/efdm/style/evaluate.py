@@ -11,6 +11,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path, PurePosixPath
@@ -54,11 +55,11 @@ def make_pairs(
     """
     check_choice("pairing", pairing, get_args(Pairing))
     if pairing == "order":
-        found = [Pair(c, s) for c, s in zip(contents, styles, strict=False)]
+        pairs = [Pair(c, s) for c, s in zip(contents, styles, strict=False)]
     else:  # along diagonals, so that a prefix uses all images equally often
         count = len(styles)
-        found = [Pair(c, styles[(i + shift) % count]) for shift in range(count) for i, c in enumerate(contents)]
-    return found[:most]
+        pairs = [Pair(c, styles[(i + shift) % count]) for shift in range(count) for i, c in enumerate(contents)]
+    return pairs[:most]
 
 
 def read_resized(source: Source, size: int | None) -> Tensor:
@@ -111,6 +112,18 @@ def _paths(candidate: Candidate, size: int | None, content: str, style: str) -> 
     }
 
 
+def _without_record(
+    pairs: Sequence[Pair], candidates: Sequence[Candidate], settings: Mapping[str, object], records: Sequence[Record]
+) -> dict[Pair, list[Candidate]]:
+    """Return the candidates that have no record of a pair with these settings, by pair."""
+    done = {_record_key(r["candidate"], r["content"], r["style"], r["settings"]) for r in records}
+    missing: dict[Pair, list[Candidate]] = {}
+    for pair, candidate in product(pairs, candidates):
+        if _record_key(candidate.metadata, pair.content.name, pair.style.name, settings) not in done:
+            missing.setdefault(pair, []).append(candidate)
+    return missing
+
+
 def picture_paths(run: Path, record: Record) -> dict[str, Path]:
     """Return the files of a record: "content", "style" and "output"."""
     return {name: run / path for name, path in record.get("pictures", {}).items()}
@@ -145,11 +158,7 @@ def evaluate(
     (run / RECORDS).touch()
     mend_lines(run / RECORDS)
     records, setups = read_records(run), _read_setups(run)
-    done = {_record_key(r["candidate"], r["content"], r["style"], r["settings"]) for r in records}
-    todo: dict[Pair, list[Candidate]] = {}
-    for pair, candidate in product(pairs, candidates):
-        if _record_key(candidate.metadata, pair.content.name, pair.style.name, settings) not in done:
-            todo.setdefault(pair, []).append(candidate)
+    todo = _without_record(pairs, candidates, settings, records)
     total = len(pairs) * len(candidates)
     finished = total - sum(map(len, todo.values()))
     content_stems, style_stems = (stems(list({p[side].name: p[side] for p in pairs}.values())) for side in (0, 1))
@@ -169,12 +178,9 @@ def evaluate(
         write_picture(run / paths["style"], style[0])
         references = [metrics.extract(resize_short_side(image, measured_at)) for image in (content, style)]
         for candidate in missing:
-            progress(Progress(candidate.label, finished, total))
-
-            def part(inner: Progress, done: int = finished, label: str = candidate.label) -> None:
-                progress(Progress(label, done, total, {"this image": inner.done / inner.total}))
-
-            output, seconds = _timed(candidate, content, style, part, device)
+            image = Progress(candidate.label, finished, total)
+            progress(image)
+            output, seconds = _timed(candidate, content, style, partial(_report_part, progress, image), device)
             features = metrics.extract(resize(output, references[0].images.shape[-2:]))
             measures = {k: _rounded_or_none(float(v)) for k, v in metrics.measure(features, *references).items()}
             paths = _paths(candidate, size, *stem)
@@ -195,6 +201,11 @@ def evaluate(
             finished += 1
     progress(Progress("images", finished, total))
     return records
+
+
+def _report_part(progress: Report, image: Progress, part: Progress) -> None:
+    """Report the progress within an image, such as that of an optimiser."""
+    progress(replace(image, values={"this image": part.done / part.total}))
 
 
 def _timed(

@@ -132,16 +132,16 @@ def check_onnx(
     content = resize_short_side(read_picture(photos()["coffee"]).rgb, TESTED_SIDES[0])[None]
     style = read_style("starry", TESTED_SIDES[1])[None]
     row, features = PARTS[part], _prepare(network, style)
-    given = row.select(content=content, strength=torch.tensor([TESTED_STRENGTH]), style=style, features=features)
-    feeds = {i.name: t.numpy() for i, t in zip(session.get_inputs(), tree_leaves(given), strict=True)}
+    inputs = row.select(content=content, strength=torch.tensor([TESTED_STRENGTH]), style=style, features=features)
+    feeds = {i.name: t.numpy() for i, t in zip(session.get_inputs(), tree_leaves(inputs), strict=True)}
 
     def picture(styles: Sequence[Tensor]) -> Tensor:
         return transfer(network, content, [PreparedStyle(values) for values in styles], strength=TESTED_STRENGTH).clamp(0, 1)
 
     outputs, seconds = _timed(lambda: session.run(None, feeds), clock)
-    made = [torch.from_numpy(output) for output in outputs]
-    actual = picture(made) if part == "prepare" else made[0]
-    _, torch_seconds = _timed(lambda: row.function(network, *given), clock)
+    tensors = [torch.from_numpy(output) for output in outputs]
+    actual = picture(tensors) if part == "prepare" else tensors[0]
+    _, torch_seconds = _timed(lambda: row.function(network, *inputs), clock)
     difference = (actual - picture(features)).abs().mean().item()
     return Check(difference, seconds, torch_seconds, (content.shape[2], content.shape[3]))
 

@@ -83,14 +83,14 @@ def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, 
                 unreadable.add(source)  # discarded once it has been read
                 picture = source.read()
                 unreadable.remove(source)
-                made = stylizer.stylize(picture, **prepared, options=options)
-                made.save(missing[spec, source], quality=plan.saving.quality)
+                result = stylizer.stylize(picture, **prepared, options=options)
+                result.save(missing[spec, source], quality=plan.saving.quality)
             except FAILURES as problem:
                 return problem
             return None
 
-        with _workers(stylizer, options, len(readable)) as each:
-            for source, error in zip(readable, each(attempt, readable), strict=True):
+        with _workers(stylizer, options, len(readable)) as parallel_map:
+            for source, error in zip(readable, parallel_map(attempt, readable), strict=True):
                 attempted += 1
                 progress(Progress("stylizing", attempted, total))
                 with report_failure(str(source), failed):
@@ -131,8 +131,8 @@ def stylize_video(
     sound = source if options.audio == "keep" else None
     with VideoReader(source) as reader, VideoWriter(out, fps=reader.fps, sound_of=sound, aspect=reader.aspect) as writer:
         frames, originals = tee(reader)
-        made = stylize_frames(stylizer, (frame.rgb for frame in frames), style, regions=regions, options=options)
-        for rgb, original in zip(made, originals, strict=True):
+        stylized = stylize_frames(stylizer, (frame.rgb for frame in frames), style, regions=regions, options=options)
+        for rgb, original in zip(stylized, originals, strict=True):
             writer.write(rgb, original.time, original.duration)
             progress(Progress(source.name, writer.frames, max(reader.frames or 0, writer.frames)))
         if (reader.frames or 0) > writer.frames:  # an estimate
@@ -147,7 +147,7 @@ def stylize_process(
     stylizer = Stylizer(network, device, precision=precision)
     prepared = {f"__{look.name}": look.prepare(stylizer, options) for look in looks}
     return lambda picture: {
-        ending: stylizer.stylize(picture, **given, options=options) for ending, given in prepared.items()
+        ending: stylizer.stylize(picture, **arguments, options=options) for ending, arguments in prepared.items()
     }
 
 
@@ -172,8 +172,8 @@ def stylize_job(
     >>> run_job(*stylize_job("photos/", ["starry"], "out/", pretrained("small")), engine="ray")  # doctest: +SKIP
     """
     options = options or StylizeOptions()
-    found, notes = find_styles(styles)
-    looks = make_looks(found, weights, mix, (), ())
+    sources, notes = find_styles(styles)
+    looks = make_looks(sources, weights, mix, (), ())
     weights_bytes = b"".join(values.cpu().numpy().tobytes() for values in network.state_dict().values())
     settings = {
         "options": asdict(options), "precision": precision, "network": f"{network.name} {digest(weights_bytes)}",

@@ -90,7 +90,7 @@ def add_counts(counts: Tensor, rows: Tensor) -> Tensor:
     """Add the histograms of integer ``rows`` ``(c, n)`` to ``counts`` ``(c, bins)`` in place, and return ``counts``."""
     if compiled := _compiled(rows):
         arrays = rows.numpy(), counts.numpy()
-        _each_row(lambda row: compiled.count(*(each[row] for each in arrays)), *rows.shape)
+        _each_row(lambda row: compiled.count(*(array[row] for array in arrays)), *rows.shape)
     else:
         for total, row in zip(counts, rows, strict=True):
             total += torch.bincount(row, minlength=len(total))
@@ -141,7 +141,7 @@ def map_bins(bins: Tensor, curves: Sequence[Curve]) -> Tensor:
     compiled = _compiled(bins)
     if not compiled:
         return torch.stack([_map_row(*channel) for channel in zip(bins, curves, strict=True)])
-    _each_row(lambda row: compiled.to_levels(*(each.numpy() for each in (bins[row], *curves[row]))), *bins.shape)
+    _each_row(lambda row: compiled.to_levels(*(array.numpy() for array in (bins[row], *curves[row]))), *bins.shape)
     return bins
 
 
@@ -204,7 +204,7 @@ def take_ranks(bins: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
     ``first`` is the next rank of every bin. It is advanced in place for the next chunk.
     """
     ordered, order = bins.sort(stable=True)
-    found, sizes = ordered.unique_consecutive(return_counts=True)
-    starts = first[found] - (sizes.cumsum(0) - sizes)
-    first[found] += sizes
+    present, sizes = ordered.unique_consecutive(return_counts=True)
+    starts = first[present] - (sizes.cumsum(0) - sizes)
+    first[present] += sizes
     return starts.repeat_interleave(sizes) + torch.arange(len(bins), device=bins.device), order

@@ -84,9 +84,9 @@ def to_levels(bins, ends, first, packed):
     """Replace the bins of a chunk by matched levels, and advance the first rank of bins that are divided between levels."""
     for i in range(bins.size):
         at = uint32(bins[i])
-        found = packed[at]
-        level = found >> 1
-        if found & 1:
+        code = packed[at]
+        level = code >> 1
+        if code & 1:
             rank = first[at]
             first[at] = rank + 1
             while ends[level] <= rank:

@@ -48,8 +48,8 @@ class Look:
 
         A result contains every value as often as the style does, so a nearly empty style would erase the content.
         """
-        found = torch.stack([emptiness(p, m) for p, m in zip(self.pictures, self.masks, strict=True)], -1)
-        over = ((found - EMPTY_FROM) / (1 - EMPTY_FROM)).clamp(min=0) @ found.new_tensor(self.weights)
+        shares = torch.stack([emptiness(p, m) for p, m in zip(self.pictures, self.masks, strict=True)], -1)
+        over = ((shares - EMPTY_FROM) / (1 - EMPTY_FROM)).clamp(min=0) @ shares.new_tensor(self.weights)
         strength = 1 - (1 - EMPTY_STRENGTH) * over
         return strength.item() if len(strength) == 1 else strength
 
@@ -112,8 +112,8 @@ def normalise_weights(weights: Sequence[float] | None, count: int) -> tuple[floa
     """Return ``count`` weights divided by their sum; None means equal weights."""
     values = [1.0] * count if weights is None else [float(w) for w in weights]
     if len(values) != count or not count:
-        given = f"{plural(count, 'style')} and {plural(len(values), 'weight')}"
-        raise ValueError(f"expected at least one style and one weight for each, got {given}")
+        counts = f"{plural(count, 'style')} and {plural(len(values), 'weight')}"
+        raise ValueError(f"expected at least one style and one weight for each, got {counts}")
     if not all(w >= 0 for w in values) or not 0 < sum(values) < float("inf"):  # also rejects NaN
         raise ValueError(f"weights must be >= 0 with a positive finite sum, got {values}")
     return tuple(w / sum(values) for w in values)
@@ -138,12 +138,12 @@ def region_cells(masks: Sequence[Tensor], size: Sequence[int], stride: int) -> l
     owner = torch.cat([covered, rest[None]]).argmax(0)
     for i in [i for i in range(len(masks)) if not (owner == i).any()]:
         owner = torch.where((covered[i] > 0) & (covered[i] >= covered[i].max() / 2), i, owner)
-    found = [owner == i for i in range(len(masks))]
-    for i, cells in enumerate(found):
+    regions = [owner == i for i in range(len(masks))]
+    for i, cells in enumerate(regions):
         if not cells.any() and covered[i].any():  # a mask hidden by later masks covers nothing
             shared = f"region {i + 1} of {len(masks)} shares all its {stride}-pixel cells with other small regions"
             raise ValueError(f"{shared}; merge or enlarge them, or raise size")
-    return found
+    return regions
 
 
 def without_overlap(masks: Sequence[Tensor]) -> list[Tensor]:
@@ -194,7 +194,7 @@ def paste_inside(output: Tensor, content: Tensor, masks: Sequence[Tensor | None]
 
     None selects everything.
     """
-    given = [mask for mask in masks if mask is not None]
-    if len(given) < len(masks):
+    selected = [mask for mask in masks if mask is not None]
+    if len(selected) < len(masks):
         return output
-    return torch.lerp(content, output, sum(without_overlap(given), torch.zeros(())).to(content))
+    return torch.lerp(content, output, sum(without_overlap(selected), torch.zeros(())).to(content))

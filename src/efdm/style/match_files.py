@@ -57,19 +57,19 @@ def match_files(
     still matched. Without ``failed``, and if the disk is full or memory runs out, the error is raised. ``note`` is called
     with notes about skipped files. SIGTERM is handled like Ctrl-C.
     """
-    given, out = list_paths(content), Path(out)
+    contents, out = list_paths(content), Path(out)
     options, saving = options or MatchOptions(), saving or Saving()
-    first, inputs = given[0], [*given, *map(Path, references)]
-    if is_video(given, out):
+    first, inputs = contents[0], [*contents, *map(Path, references)]
+    if is_video(contents, out):
         video_format(out)
         check_overwrite([out], inputs)
         if saving.skips(out):
             return Result(0, skipped=1)
         return Result(match_video(first, read_references(references, options), out, options, progress=progress))
-    if first.exists() and is_file(out, given, f"the pictures of {first}", (*WRITABLE, *ARRAYS)):
+    if first.exists() and is_file(out, contents, f"the pictures of {first}", (*WRITABLE, *ARRAYS)):
         targets = {Source(first.name, first.stem, first): out}
     else:
-        sources, notes = find_contents(given, out)
+        sources, notes = find_contents(contents, out)
         for text in notes:
             note(text)
         targets = {source: saving.path(out, source.stem, _default_format(source)) for source in sources}
@@ -77,14 +77,14 @@ def match_files(
     missing = {source: target for source, target in targets.items() if not saving.skips(target)}
     if not missing:
         return Result(0, skipped=len(targets))
-    found = read_references(references, options)
+    reference = read_references(references, options)
     if out not in missing.values():
         make_folder(out)
     done = 0
     for number, (source, target) in enumerate(missing.items()):
         progress(Progress("matching", number, len(missing)))
         with report_failure(str(source), failed):
-            _match_file(source, found, target, options, saving, progress if len(targets) == 1 else ignore)
+            _match_file(source, reference, target, options, saving, progress if len(targets) == 1 else ignore)
             done += 1
     progress(Progress("matching", len(missing), len(missing)))
     return Result(done, len(missing) - done, len(targets) - len(missing))
@@ -97,22 +97,22 @@ def _default_format(source: Source) -> str:
 
 def read_references(references: Sequence[PathLike], options: MatchOptions) -> Reference:
     """Return the pooled references: files, folders, zips, or names of painted styles."""
-    named = {"space": options.space, "method": options.method, "nodata": options.nodata, "device": options.device}
+    settings = {"space": options.space, "method": options.method, "nodata": options.nodata, "device": options.device}
     pictures: list[Callable[[], Any]] = []
-    for each in map(Path, references):
-        if each.suffix.lower() in VIDEOS:
-            raise PictureError(f"{each} is a video; expected a picture, such as one of its frames")
-        if each.is_file() and is_array_file(each):
-            pictures.append(partial(_open_array, each))
+    for path in map(Path, references):
+        if path.suffix.lower() in VIDEOS:
+            raise PictureError(f"{path} is a video; expected a picture, such as one of its frames")
+        if path.is_file() and is_array_file(path):
+            pictures.append(partial(_open_array, path))
         else:
-            pictures += [source.read for source in find_styles([each])[0]]
+            pictures += [source.read for source in find_styles([path])[0]]
     masks: Sequence[Path | None] = options.reference_masks
     if len(masks) not in (0, len(pictures)):
         raise SettingError(f"expected no reference mask or {len(pictures)}, got {len(masks)}", "reference_mask")
     if not pictures:
         raise SettingError("expected at least one reference", "reference")
     opened = ((read(), mask) for read, mask in zip(pictures, masks or [None] * len(pictures), strict=True))  # one at a time
-    return reduce(add, (prepare_reference(picture, masks=_mask(mask, picture), **named) for picture, mask in opened))
+    return reduce(add, (prepare_reference(picture, masks=_mask(mask, picture), **settings) for picture, mask in opened))
 
 
 def _open_array(path: Path) -> Any:
@@ -136,20 +136,20 @@ def _match_file(
 ) -> None:
     is_array = source.member is None and is_array_file(source.path)
     content: Any = _open_array(source.path) if is_array else source.read()
-    given = {**options.arguments(), "mask": _mask(options.mask, content)}
+    arguments = {**options.arguments(), "mask": _mask(options.mask, content)}
     large = not isinstance(content, Picture) and content.size > LARGE.get(content.dtype.name, content.size)
     if large and reference.method == "channels":
         with created_array(out, content.shape, content.dtype) as array:
-            return match_array(content, reference, array, progress=progress, **given)
-    made, suffix = match_picture(content, reference, **given), out.suffix.lower()
-    if isinstance(made, Picture):
+            return match_array(content, reference, array, progress=progress, **arguments)
+    matched, suffix = match_picture(content, reference, **arguments), out.suffix.lower()
+    if isinstance(matched, Picture):
         if suffix != ".npy":
-            return made.save(out, quality=saving.quality)
-        made = to_pixels(made.rgb, None, made.depth)
-    elif suffix not in ARRAYS and made.dtype.name in LEVELS_OF and made.shape[2:] == (3,):
-        return to_picture(made).save(out, quality=saving.quality)
-    with created_array(out, made.shape, made.dtype) as array:
-        array[:] = made
+            return matched.save(out, quality=saving.quality)
+        matched = to_pixels(matched.rgb, None, matched.depth)
+    elif suffix not in ARRAYS and matched.dtype.name in LEVELS_OF and matched.shape[2:] == (3,):
+        return to_picture(matched).save(out, quality=saving.quality)
+    with created_array(out, matched.shape, matched.dtype) as array:
+        array[:] = matched
 
 
 def match_process(references: Sequence[PathLike], options: MatchOptions, device: str) -> Process:

@@ -102,8 +102,8 @@ def match_video(source: Path, reference: Reference, out: Path, options: MatchOpt
     with writer:
         curves = count_chunks((bins for _, _, bins in read()), 256, reference.to(options.device), options.tolerance)
         for frame, planes, bins in read():
-            made = match_chunk(curves, planes, bins, reference.space, options.strength)
-            writer.write(made.byte(), frame.time, frame.duration)
+            matched = match_chunk(curves, planes, bins, reference.space, options.strength)
+            writer.write(matched.byte(), frame.time, frame.duration)
     if (reader.frames or 0) > writer.frames:  # an estimate
         progress(Progress(source.name, 2 * writer.frames, 2 * writer.frames))
     return writer.frames
@@ -148,12 +148,12 @@ def _match_floats(
             progress(Progress("matching", done, len(groups) * len(tops)))
             bottom = top + planes.values.shape[1]
             base = planes.values if number == 0 else from_array(out[top:bottom]).values  # with the groups matched so far
-            content, made = planes.pick(planes.values), planes.pick(base).clone()
+            content, merged = planes.pick(planes.values), planes.pick(base).clone()
             for channel, (where, bins) in enumerate(_in_group(keys, slots)):
                 rank, order = take_ranks(bins, first[channel])
                 place, matched = where[order], read_quantiles(values[channel], rank, n)
-                made[channel, place] = torch.lerp(content[channel, place], matched, strength) if strength < 1 else matched
-            _write(out, top, replace_valid(replace(planes, values=base), made, 1.0))
+                merged[channel, place] = torch.lerp(content[channel, place], matched, strength) if strength < 1 else matched
+            _write(out, top, replace_valid(replace(planes, values=base), merged, 1.0))
     progress(Progress("matching", len(groups) * len(tops), len(groups) * len(tops)))
 
 

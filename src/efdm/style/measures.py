@@ -124,8 +124,8 @@ def moment_errors(features: Tensor, style: Tensor) -> dict[str, Tensor]:
     varying = y.std > DEAD
     errors = {}
     for name in ChannelStats._fields:
-        have, want = getattr(x, name), getattr(y, name)
-        error, size = (_mean_of_varying(values.abs(), varying) for values in (have - want, want))
+        actual, target = getattr(x, name), getattr(y, name)
+        error, size = (_mean_of_varying(values.abs(), varying) for values in (actual - target, target))
         errors[name] = error / size.clamp_min(1e-12)
     return errors
 
@@ -169,9 +169,9 @@ class Metrics:
     def extract(self, images: Tensor) -> MetricFeatures:
         """Return the features of images ``(b, 3, h, w)`` in [0, 1]."""
         taps = sorted({*STYLE_TAPS, *LPIPS_TAPS})
-        found = dict(zip(taps, self.vgg.taps(images, taps), strict=True))
+        features = dict(zip(taps, self.vgg.taps(images, taps), strict=True))
         second = [] if self.alexnet is None else self.alexnet.taps(images)
-        return MetricFeatures(images, [found[t] for t in STYLE_TAPS], [found[t] for t in LPIPS_TAPS], second)
+        return MetricFeatures(images, [features[t] for t in STYLE_TAPS], [features[t] for t in LPIPS_TAPS], second)
 
     @torch.inference_mode()
     def measure(self, output: MetricFeatures, content: MetricFeatures, style: MetricFeatures) -> dict[str, Tensor]:

@@ -43,12 +43,12 @@ class PaperObjective(nn.Module):
         encoder = self.network.stages[0]
         with torch.no_grad():
             deep = encoder(content)
-            wanted = encoder.taps(style, STYLE_TAPS)  # type: ignore[operator]
-            matched = MATCHERS[self.method](deep, wanted[-1])
+            targets = encoder.taps(style, STYLE_TAPS)  # type: ignore[operator]
+            matched = MATCHERS[self.method](deep, targets[-1])
         output = self.network.decoder(matched)
-        found = encoder.taps(output, STYLE_TAPS)  # type: ignore[operator]
-        content_loss = F.mse_loss(found[-1], matched)
-        style_loss = sum_of(STYLE_LOSSES[self.method](f, w) for f, w in zip(found, wanted, strict=True))
+        features = encoder.taps(output, STYLE_TAPS)  # type: ignore[operator]
+        content_loss = F.mse_loss(features[-1], matched)
+        style_loss = sum_of(STYLE_LOSSES[self.method](f, w) for f, w in zip(features, targets, strict=True))
         return {"loss": content_loss + self.style_weight * style_loss, "content": content_loss, "style": style_loss}
 
 
@@ -146,19 +146,19 @@ class PerceptualObjective(nn.Module):
         with torch.no_grad():
             known = [t.chunk(2) for t in self.teacher(torch.cat([content, style]), taps)]
         output = self.transfer(content, style)
-        found = dict(zip(taps, self.teacher(output, taps), strict=True))
-        wanted = {t: k[t in STYLE_TAPS] for t, k in zip(taps, known, strict=True)}
+        features = dict(zip(taps, self.teacher(output, taps), strict=True))
+        targets = {t: k[t in STYLE_TAPS] for t, k in zip(taps, known, strict=True)}
         options: dict[str, Any] = {"norm": "huber", "unit": "spread"}
         losses = {
-            "content": sum_of(w * likeness_loss(found[t], wanted[t]) for t, w in LIKENESS_TAPS.items()),
-            "style": sum_of(distribution_loss(found[t], wanted[t], **options) for t in STYLE_TAPS) / len(STYLE_TAPS),
+            "content": sum_of(w * likeness_loss(features[t], targets[t]) for t, w in LIKENESS_TAPS.items()),
+            "style": sum_of(distribution_loss(features[t], targets[t], **options) for t in STYLE_TAPS) / len(STYLE_TAPS),
             "identity": F.l1_loss(output[-same:], content[-same:]) * self.processes if same else output.new_zeros(()),
         }
         loss = losses["content"] + self.style_weight * losses["style"] + self.identity_weight * losses["identity"]
         if self.sliced_weight and directions:
             deep = STYLE_TAPS[-len(directions) :]
             losses["sliced"] = sum_of(
-                sliced_loss(found[t], wanted[t], d, **options) for t, d in zip(deep, directions, strict=True)
+                sliced_loss(features[t], targets[t], d, **options) for t, d in zip(deep, directions, strict=True)
             )
             loss = loss + self.sliced_weight * losses["sliced"]
         return {"loss": loss, **losses}

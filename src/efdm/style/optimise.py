@@ -151,10 +151,10 @@ def optimise(
     """
     if isinstance(method, str):
         check_choice("method", method, OPTIMISERS)
-    row = OPTIMISERS[method] if isinstance(method, str) else method
+        method = OPTIMISERS[method]
     _check_arguments(content, style, iterations)
-    found: list[Tensor] = []
-    steps = row.iterations if iterations is None else iterations
+    results: list[Tensor] = []
+    steps = method.iterations if iterations is None else iterations
     with torch.inference_mode(False), torch.enable_grad():  # also inside a caller's no_grad
         for i, one in enumerate(content):
             # clones: inference-mode tensors cannot take part in autograd
@@ -163,8 +163,8 @@ def optimise(
             def callback(done: int, loss: float, before: int = i * steps) -> None:
                 progress(Progress("optimising", before + done, len(content) * steps, {"loss": loss}))
 
-            found.append(_optimise(one[None].clone(), target, row, encoder, steps, callback))
-    return torch.cat(found)
+            results.append(_optimise(one[None].clone(), target, method, encoder, steps, callback))
+    return torch.cat(results)
 
 
 def _optimise(content: Tensor, style: Tensor, row: Optimiser, encoder: VGG, steps: int, callback: Callback) -> Tensor:
@@ -174,9 +174,9 @@ def _optimise(content: Tensor, style: Tensor, row: Optimiser, encoder: VGG, step
     with torch.no_grad():
         losses = list(zip(row.style_taps, map(row.style_loss, encoder.taps(style, row.style_taps)), strict=True))
         if row.content_weight:
-            (wanted,) = encoder.taps(content, (row.content_tap,))
-            scale = 1.0 if row.unit == "value" else float(wanted.var().clamp_min(1e-12))
-            losses.append((row.content_tap, lambda found: row.content_weight * F.mse_loss(found, wanted) / scale))
+            (target,) = encoder.taps(content, (row.content_tap,))
+            scale = 1.0 if row.unit == "value" else float(target.var().clamp_min(1e-12))
+            losses.append((row.content_tap, lambda x: row.content_weight * F.mse_loss(x, target) / scale))
     order = sorted({tap for tap, _ in losses}, key=lambda tap: tap[4:])  # by depth, as the encoder returns them
 
     def loss() -> Tensor:

@@ -128,10 +128,10 @@ def check_strength(strength: Strength, batch: int | None = None) -> None:
         raise SettingError(f"strength must be 'auto' or a number from 0 to 1, got {strength!r}", "strength")
     if isinstance(strength, str) or (isinstance(strength, float | int) and 0 <= strength <= 1):
         return
-    given = strength if isinstance(strength, Tensor) else torch.tensor(strength, dtype=torch.float64, device="cpu")
-    if given.ndim > 1 or (batch is not None and given.numel() not in (1, batch)):
+    values = strength if isinstance(strength, Tensor) else torch.tensor(strength, dtype=torch.float64, device="cpu")
+    if values.ndim > 1 or (batch is not None and values.numel() not in (1, batch)):
         raise SettingError(
-            f"strength must be a number or have shape ({batch or 'batch'},), got {tuple(given.shape)}", "strength"
+            f"strength must be a number or have shape ({batch or 'batch'},), got {tuple(values.shape)}", "strength"
         )
-    if not bool(((given >= 0) & (given <= 1)).all()):  # also rejects NaN
-        raise SettingError(f"strength must be from 0 (the content) to 1 (the style), got {given.tolist()}", "strength")
+    if not bool(((values >= 0) & (values <= 1)).all()):  # also rejects NaN
+        raise SettingError(f"strength must be from 0 (the content) to 1 (the style), got {values.tolist()}", "strength")

@@ -102,8 +102,8 @@ def _cells(side: int, other: int) -> int:
 def _fit_grid(x: Tensor, y: Tensor, shape: tuple[int, int, int]) -> Tensor:
     """Return the least-squares maps of all cells, ``(12, levels, h, w)``."""
     pixels = torch.cat([x, torch.ones_like(x[:1])]).flatten(1).T.double()  # (n, 4)
-    wanted = y.flatten(1).T.double()  # (n, 3)
-    products = torch.cat([(pixels[:, :, None] * other[:, None]).flatten(1) for other in (pixels, wanted)], 1)
+    targets = y.flatten(1).T.double()  # (n, 3)
+    products = torch.cat([(pixels[:, :, None] * other[:, None]).flatten(1) for other in (pixels, targets)], 1)
     whole = products.mean(0, keepdim=True)
     sums = _blurred(_splat(products, x.mean(-3), shape), shape) + TRUST * whole
     prior = _least_squares(whole, torch.zeros(4, 3).to(whole))
@@ -114,10 +114,10 @@ def _fit_grid(x: Tensor, y: Tensor, shape: tuple[int, int, int]) -> Tensor:
 
 def _least_squares(sums: Tensor, prior: Tensor) -> Tensor:
     """Return maps ``(cells, 4, 3)`` from sums of products, regularised towards ``prior`` where colours vary little."""
-    products, wanted = sums[:, :16].view(-1, 4, 4), sums[:, 16:].view(-1, 4, 3)
+    products, targets = sums[:, :16].view(-1, 4, 4), sums[:, 16:].view(-1, 4, 3)
     count = products[:, 3:, 3:]
     pull = FLATNESS * count * torch.diag(torch.tensor([1.0, 1.0, 1.0, 0.0]).to(sums))
-    return torch.linalg.solve(products + pull, wanted + pull @ prior)
+    return torch.linalg.solve(products + pull, targets + pull @ prior)
 
 
 def _splat(values: Tensor, brightness: Tensor, shape: tuple[int, int, int]) -> Tensor:

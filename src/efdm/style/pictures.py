@@ -53,40 +53,40 @@ def working_size(picture: Tensor, size: Size) -> tuple[int, int]:
     return resized
 
 
-def open_picture(given: AnyPicture) -> Picture:
+def open_picture(source: AnyPicture) -> Picture:
     """Return any accepted input as a `Picture`. The ``rgb`` of a batch keeps its batch dimension."""
-    if isinstance(given, Picture):
-        return given
-    if isinstance(given, Tensor):
-        values = given / 255 if given.dtype == torch.uint8 else given
-        return Picture(values[:3], values[3:]) if given.ndim == 3 and given.shape[0] == 4 else Picture(values)
-    if isinstance(given, bytes | bytearray | memoryview):
-        return to_picture(decode(io.BytesIO(given), "bytes"))
-    if isinstance(given, str) and not Path(given).exists():
-        if given in STYLES:
-            return read_picture(styles()[given])
-        if close := suggest(given, STYLES):
-            raise PictureError(f"file not found: {given}; did you mean the style {close}?")
-    if isinstance(given, str | os.PathLike):
-        return read_picture(given)
-    if hasattr(given, "read"):
-        return to_picture(decode(given, str(getattr(given, "name", "the file"))))
-    return from_image(given) if isinstance(given, Image.Image) else _from_array(given)
+    if isinstance(source, Picture):
+        return source
+    if isinstance(source, Tensor):
+        values = source / 255 if source.dtype == torch.uint8 else source
+        return Picture(values[:3], values[3:]) if source.ndim == 3 and source.shape[0] == 4 else Picture(values)
+    if isinstance(source, bytes | bytearray | memoryview):
+        return to_picture(decode(io.BytesIO(source), "bytes"))
+    if isinstance(source, str) and not Path(source).exists():
+        if source in STYLES:
+            return read_picture(styles()[source])
+        if close := suggest(source, STYLES):
+            raise PictureError(f"file not found: {source}; did you mean the style {close}?")
+    if isinstance(source, str | os.PathLike):
+        return read_picture(source)
+    if hasattr(source, "read"):
+        return to_picture(decode(source, str(getattr(source, "name", "the file"))))
+    return from_image(source) if isinstance(source, Image.Image) else _from_array(source)
 
 
-def check_picture(given: Tensor, role: str) -> Callable[[], None]:
-    """Raise unless ``given`` is an RGB float tensor. The returned function raises unless its values are in [0, 1].
+def check_picture(picture: Tensor, role: str) -> Callable[[], None]:
+    """Raise unless ``picture`` is an RGB float tensor. The returned function raises unless its values are in [0, 1].
 
     Some tolerance allows for the overshoot of resizing. A GPU copies the range of the values to the host asynchronously, so
     work launched before the call does not wait for the copy.
     """
-    shape = tuple(given.shape)
-    if given.ndim not in (3, 4) or shape[-3] != 3 or 0 in shape:
+    shape = tuple(picture.shape)
+    if picture.ndim not in (3, 4) or shape[-3] != 3 or 0 in shape:
         raise ValueError(f"{role} must be RGB with shape (3, h, w) or (b, 3, h, w), got {shape}")
-    if not given.is_floating_point():
-        raise TypeError(f"{role} must be floats in [0, 1], got {given.dtype}; try {role} / 255")
-    extremes = torch.stack(given.aminmax()).to("cpu", non_blocking=given.is_cuda)
-    copied = torch.cuda.current_stream(given.device).record_event() if given.is_cuda else None
+    if not picture.is_floating_point():
+        raise TypeError(f"{role} must be floats in [0, 1], got {picture.dtype}; try {role} / 255")
+    extremes = torch.stack(picture.aminmax()).to("cpu", non_blocking=picture.is_cuda)
+    copied = torch.cuda.current_stream(picture.device).record_event() if picture.is_cuda else None
 
     def check() -> None:
         if copied is not None:
@@ -99,30 +99,30 @@ def check_picture(given: Tensor, role: str) -> Callable[[], None]:
     return check
 
 
-def convert_back(rgb: Tensor, given: AnyPicture, opened: Picture) -> Any:
-    """Return ``rgb`` in the type of ``given``, with the alpha channel of ``opened``; paths and files give a `Picture`."""
+def convert_back(rgb: Tensor, original: AnyPicture, opened: Picture) -> Any:
+    """Return ``rgb`` in the type of ``original``, with the alpha channel of ``opened``; paths and files give a `Picture`."""
     picture = replace(opened, rgb=rgb.to(opened.rgb.device).contiguous())
-    if isinstance(given, Image.Image):
+    if isinstance(original, Image.Image):
         return picture.to_pil()
-    if not isinstance(given, Tensor | np.ndarray):
+    if not isinstance(original, Tensor | np.ndarray):
         return picture
     values = picture.rgb if picture.alpha is None else torch.cat([picture.rgb, picture.alpha])
-    if isinstance(given, Tensor):
-        return to_uint8(values) if given.dtype == torch.uint8 else values.to(given.dtype)
+    if isinstance(original, Tensor):
+        return to_uint8(values) if original.dtype == torch.uint8 else values.to(original.dtype)
     array = values.permute(1, 2, 0).numpy()
-    if given.dtype in (np.uint8, np.uint16):
-        array = (array * np.iinfo(given.dtype).max).round()
-    return array.astype(given.dtype)
+    if original.dtype in (np.uint8, np.uint16):
+        array = (array * np.iinfo(original.dtype).max).round()
+    return array.astype(original.dtype)
 
 
-def _from_array(given: Any) -> Picture:
-    array = np.asarray(given)
+def _from_array(source: Any) -> Picture:
+    array = np.asarray(source)
     if array.ndim == 2:
         array = np.stack([array] * 3, -1)
     floats = np.issubdtype(array.dtype, np.floating)
     if array.ndim != 3 or array.shape[-1] not in (3, 4) or not (floats or array.dtype in (np.uint8, np.uint16)):
         raise TypeError(
-            f"cannot read a picture from {type(given).__name__} with shape {array.shape} and dtype {array.dtype}; expected "
+            f"cannot read a picture from {type(source).__name__} with shape {array.shape} and dtype {array.dtype}; expected "
             "a path, bytes, a binary file, a PIL image, a tensor (3, h, w), or an array (h, w, 3) of 8- or 16-bit integers "
             "or of floats in [0, 1]"
         )

@@ -35,10 +35,10 @@ def transfer(
 
     ``options`` of the method default to `match_options`.
     """
-    given = match_options(network, method) if options is None else options
+    arguments = match_options(network, method) if options is None else options
     if len(styles) != len(network.stages):
         raise ValueError(f"{network.name} has {len(network.stages)} stages, got style features for {len(styles)}")
-    output = run_network(network, content, lambda depth, x: MATCHERS[method](x, styles[depth], **given), strength=strength)
+    output = run_network(network, content, lambda depth, x: MATCHERS[method](x, styles[depth], **arguments), strength)
     return fade(content, output, strength)
 
 
@@ -82,7 +82,7 @@ def run_network(
         x = match(depth, x)
     if blended:
         matched = x
-        x = map_channels(unmatched, lambda some, channels: blend(some, matched[:, channels], strength))
+        x = map_channels(unmatched, lambda part, channels: blend(part, matched[:, channels], strength))
     return run_stage(network, len(network.stages), x, size)
 
 
@@ -118,10 +118,10 @@ def run_stage(network: StyleNetwork, depth: int, x: Tensor, size: Sequence[int])
     tiles = (spans(side, TILE, network.receptive_field[depth], network.max_stride, strides) for side in size)
     out: Tensor | None = None
     for (top, rows, inner_rows), (left, columns, inner_columns) in itertools.product(*tiles):
-        made = module(x[..., top, left].contiguous(memory_format=torch.channels_last))
+        result = module(x[..., top, left].contiguous(memory_format=torch.channels_last))
         if out is None:
-            out = made.new_empty(*made.shape[:2], height, width)  # contiguous: matching works channel by channel
-        out[..., rows, columns] = made[..., inner_rows, inner_columns]
+            out = result.new_empty(*result.shape[:2], height, width)  # contiguous: matching works channel by channel
+        out[..., rows, columns] = result[..., inner_rows, inner_columns]
     assert out is not None
     return out
 

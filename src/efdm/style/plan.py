@@ -43,9 +43,10 @@ class LookSpec:
         pictures = [style.read() for style in self.styles]
         if not self.content_masks:
             return {"style": stylizer.prepare(pictures, weights=self.weights, size=size, masks=self.style_masks or None)}
-        several = pictures * len(self.content_masks) if len(pictures) == 1 else pictures
-        style_masks = self.style_masks or (None,) * len(several)
-        looks = [stylizer.prepare(p, size=size, masks=m) for p, m in zip(several, style_masks, strict=True)]
+        if len(pictures) == 1:
+            pictures *= len(self.content_masks)
+        style_masks = self.style_masks or (None,) * len(pictures)
+        looks = [stylizer.prepare(p, size=size, masks=m) for p, m in zip(pictures, style_masks, strict=True)]
         return {"regions": list(zip(self.content_masks, looks, strict=True))}
 
 
@@ -93,41 +94,41 @@ def plan_files(
         content_masks: one mask per region; each region gets its own style, or the only one.
         style_masks: one mask per style, or per region.
     """
-    given, out, options, saving = list_paths(content), Path(out), options or StylizeOptions(), saving or Saving()
-    found, notes = find_styles(styles)
-    looks = make_looks(found, weights, mix, [Path(p) for p in content_masks], [Path(p) for p in style_masks])
-    first = given[0]
-    if is_video(given, out):
+    paths, out, options, saving = list_paths(content), Path(out), options or StylizeOptions(), saving or Saving()
+    sources, notes = find_styles(styles)
+    looks = make_looks(sources, weights, mix, [Path(p) for p in content_masks], [Path(p) for p in style_masks])
+    first = paths[0]
+    if is_video(paths, out):
         if len(looks) != 1:
             raise ValueError("a video takes one look: one style, or several that are mixed")
         video_format(out)
         check_overwrite([out], [first, *looks[0].files()])
         return Plan(first, out, looks, (), options, tuple(notes), saving)
-    contents, about = find_contents(given, out)
+    contents, content_notes = find_contents(paths, out)
     results = f"{plural(len(contents), 'picture')} in {plural(len(looks), 'look')}"
-    if not is_file(out, given, results, WRITABLE, len(looks)):
+    if not is_file(out, paths, results, WRITABLE, len(looks)):
         make_folder(out)
-    made = Plan(first, out, looks, tuple(contents), options, (*notes, *about), saving)
-    inputs = [*given, *(source.path for source in contents), *(file for look in looks for file in look.files())]
-    check_overwrite((made.target(source, look) for source in contents for look in looks), inputs)
-    return made
+    plan = Plan(first, out, looks, tuple(contents), options, (*notes, *content_notes), saving)
+    inputs = [*paths, *(source.path for source in contents), *(file for look in looks for file in look.files())]
+    check_overwrite((plan.target(source, look) for source in contents for look in looks), inputs)
+    return plan
 
 
-def find_contents(given: Sequence[Path], out: Path) -> tuple[list[Source], list[str]]:
+def find_contents(paths: Sequence[Path], out: Path) -> tuple[list[Source], list[str]]:
     """Return the pictures of files, folders and zips, except those in the folder ``out``, and notes about skipped files."""
-    found: list[Source] = []
+    sources: list[Source] = []
     notes: list[str] = []
-    for path in given:
-        reason = _reason_to_skip(path, out) if len(given) > 1 else ""
+    for path in paths:
+        reason = _reason_to_skip(path, out) if len(paths) > 1 else ""
         if reason:
             notes.append(f"{path} skipped; {reason}")
             continue
         pictures, about = scan_pictures(path, without=out)
-        found, notes = found + pictures, notes + about
-    if not found:
+        sources, notes = sources + pictures, notes + about
+    if not sources:
         raise PictureError("; ".join(notes))
-    stems = make_unique(source.stem for source in found)
-    return [replace(source, stem=stem) for source, stem in zip(found, stems, strict=True)], notes
+    stems = make_unique(source.stem for source in sources)
+    return [replace(source, stem=stem) for source, stem in zip(sources, stems, strict=True)], notes
 
 
 def _reason_to_skip(path: Path, out: Path) -> str:
@@ -139,22 +140,22 @@ def _reason_to_skip(path: Path, out: Path) -> str:
     return "it is a pipe or a device" if path.exists() and not path.is_file() else ""
 
 
-def find_styles(given: Sequence[PathLike]) -> tuple[list[Source], list[str]]:
+def find_styles(names: Sequence[PathLike]) -> tuple[list[Source], list[str]]:
     """Return the styles of files, folders, zips and painted styles, and notes about skipped files."""
-    found: list[Source] = []
+    sources: list[Source] = []
     notes: list[str] = []
     painted = painted_styles()
-    for each in map(str, given):
-        if Path(each).exists():
-            pictures, about = scan_pictures(each)
-            found, notes = found + pictures, notes + about
-        elif each in painted:
-            found.append(Source(each, each, painted[each]))
+    for name in map(str, names):
+        if Path(name).exists():
+            pictures, about = scan_pictures(name)
+            sources, notes = sources + pictures, notes + about
+        elif name in painted:
+            sources.append(Source(name, name, painted[name]))
         else:
-            close = suggest(each, painted)
+            close = suggest(name, painted)
             remedy = f"did you mean {close}?" if close else f"pass a file, a folder, a zip or one of {', '.join(painted)}"
-            raise PictureError(f"{each} does not exist; {remedy}")
-    return found, notes
+            raise PictureError(f"{name} does not exist; {remedy}")
+    return sources, notes
 
 
 def make_looks(
@@ -172,20 +173,20 @@ def make_looks(
     if regions and count not in (1, regions):
         raise ValueError(f"expected one style, or one per content mask ({regions}), got {count}")
     if len(style_masks) not in (0, regions or count):
-        each = "content mask" if regions else "style"
-        raise ValueError(f"expected no style mask, or one per {each} ({regions or count}), got {len(style_masks)}")
+        role = "content mask" if regions else "style"
+        raise ValueError(f"expected no style mask, or one per {role} ({regions or count}), got {len(style_masks)}")
     if regions or mixed:
         joined = "+".join(names[:4]) + (f"+{count - 4}-more" if count > 4 else "")
         return (LookSpec(joined, tuple(styles), tuple(weights) or None, tuple(content_masks), tuple(style_masks)),)
     return tuple(LookSpec(names[i], (styles[i],), style_masks=tuple(style_masks[i : i + 1])) for i in range(count))
 
 
-def is_file(out: Path, given: Sequence[Path], results: str, extensions: Collection[str], looks: int = 1) -> bool:
+def is_file(out: Path, contents: Sequence[Path], results: str, extensions: Collection[str], looks: int = 1) -> bool:
     """Return True if ``out`` is the file of a single result, False if it is a folder; raise if it can be neither."""
     suffix = out.suffix.lower()
     if out.is_dir() or not suffix:
         return False
-    one_picture = len(given) == 1 and not given[0].is_dir() and given[0].suffix.lower() != ".zip"
+    one_picture = len(contents) == 1 and not contents[0].is_dir() and contents[0].suffix.lower() != ".zip"
     single = one_picture and looks == 1
     if single and suffix not in extensions:
         allowed = ", ".join(dict.fromkeys(extensions))

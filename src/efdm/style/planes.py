@@ -74,28 +74,28 @@ def _make_planes(values: Tensor, levels: int, valid: Tensor | None, nodata: floa
 
 
 def open_planes(
-    given: AnyPicture, mask: Any = None, nodata: float | None = None, device: Any = "cpu"
+    picture: AnyPicture, mask: Any = None, nodata: float | None = None, device: Any = "cpu"
 ) -> tuple[Planes, Callable[[Tensor], Any]]:
-    """Return the planes of a picture, and a function that converts matched values to the type of ``given``.
+    """Return the planes of a picture, and a function that converts matched values to the type of ``picture``.
 
     A picture file gives a `Picture`, an array file an array.
     """
     valid = None if mask is None else mask.cpu() > 0 if isinstance(mask, Tensor) else torch.from_numpy(np.array(mask) > 0)
-    opened: Any = given
-    if isinstance(given, str | os.PathLike) and Path(given).exists() and is_array_file(given):
-        opened = open_array(given)
-    elif not isinstance(given, Tensor | np.ndarray):
-        opened = open_picture(given)
+    opened: Any = picture
+    if isinstance(picture, str | os.PathLike) and Path(picture).exists() and is_array_file(picture):
+        opened = open_array(picture)
+    elif not isinstance(picture, Tensor | np.ndarray):
+        opened = open_picture(picture)
     if isinstance(opened, np.ndarray):
         if opened.dtype.name not in KINDS or opened.ndim not in (2, 3):
-            found = f"{opened.dtype} of shape {opened.shape}"
-            raise TypeError(f"the array contains {found}; expected (h, w) or (h, w, channels) of {', '.join(KINDS)}")
+            content = f"{opened.dtype} of shape {opened.shape}"
+            raise TypeError(f"the array contains {content}; expected (h, w) or (h, w, channels) of {', '.join(KINDS)}")
         planes = from_array(opened, valid, nodata, device)
         return planes, lambda values: values.permute(1, 2, 0).cpu().numpy().astype(opened.dtype).reshape(opened.shape)
     if isinstance(opened, Tensor):
         if opened.ndim != 3 or not (opened.dtype == torch.uint8 or opened.is_floating_point()):
-            found = f"{opened.dtype} of shape {tuple(opened.shape)}"
-            raise TypeError(f"the tensor contains {found}; expected (channels, h, w) of uint8 or floats")
+            content = f"{opened.dtype} of shape {tuple(opened.shape)}"
+            raise TypeError(f"the tensor contains {content}; expected (channels, h, w) of uint8 or floats")
         levels = 256 if opened.dtype == torch.uint8 else 0
         wide = torch.int32 if levels else torch.promote_types(opened.dtype, torch.float32)
         nodata = nodata if nodata is None or levels else torch.tensor(nodata, dtype=opened.dtype).item()
@@ -105,4 +105,4 @@ def open_planes(
         valid = visible if valid is None else visible & valid
     top = LEVELS[opened.depth]
     planes = _make_planes((opened.rgb * top).round().int().to(device), top + 1, valid, nodata)
-    return planes, lambda values: convert_back(values.cpu().float() / top, given, opened)
+    return planes, lambda values: convert_back(values.cpu().float() / top, picture, opened)

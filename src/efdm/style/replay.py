@@ -61,8 +61,8 @@ class Graphs:
             if key not in self._graphs and key not in self._seen:
                 self._seen.append(key)
                 return None
-            found = self._graphs.pop(key, None) or capture()
-            self._graphs[key] = found
+            graph = self._graphs.pop(key, None) or capture()
+            self._graphs[key] = graph
             if len(self._graphs) > MAX_GRAPHS:
                 del self._graphs[next(iter(self._graphs))]
-            return found
+            return graph

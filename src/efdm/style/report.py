@@ -61,21 +61,21 @@ def groups(records: Sequence[Record]) -> list[Group]:
 
     If a pair has several records, the last one is used.
     """
-    found: dict[str, dict[tuple[str, str], Record]] = {}
+    by_key: dict[str, dict[tuple[str, str], Record]] = {}
     for record in records:
         key = json.dumps([record["candidate"], record["settings"]], sort_keys=True)
-        found.setdefault(key, {})[record["content"], record["style"]] = record
-    same = (list(by_pair.values()) for by_pair in found.values())
+        by_key.setdefault(key, {})[record["content"], record["style"]] = record
+    same = (list(by_pair.values()) for by_pair in by_key.values())
     return [Group(s[0]["label"], s[0]["candidate"], s[0]["settings"], s) for s in same]
 
 
-def sweeps(made: Sequence[Group]) -> dict[str, list[Group]]:
+def sweeps(candidates: Sequence[Group]) -> dict[str, list[Group]]:
     """Return groups that differ only in strength, in increasing order of strength, by a unique name."""
-    found: dict[str, list[Group]] = {}
-    for group in made:
+    by_key: dict[str, list[Group]] = {}
+    for group in candidates:
         fixed = {**group.candidate, "strength": None}
-        found.setdefault(json.dumps([fixed, group.settings], sort_keys=True), []).append(group)
-    members = [sorted(same, key=lambda g: float(g.candidate.get("strength", 1))) for same in found.values()]
+        by_key.setdefault(json.dumps([fixed, group.settings], sort_keys=True), []).append(group)
+    members = [sorted(same, key=lambda g: float(g.candidate.get("strength", 1))) for same in by_key.values()]
     names = _distinguish([_without_strength(m[0]) for m in members], [m[0] for m in members])
     return dict(zip(names, members, strict=True))
 
@@ -85,9 +85,9 @@ def _without_strength(group: Group) -> str:
     return " ".join(str(group.candidate[k]) for k in ("model", "method") if k in group.candidate) if named else group.label
 
 
-def _distinguish(labels: Sequence[str], made: Sequence[Group]) -> list[str]:
+def _distinguish(labels: Sequence[str], candidates: Sequence[Group]) -> list[str]:
     """Return the labels, with the differing settings appended to equal ones."""
-    settings = [{k: v for k, v in {**g.settings, **g.candidate}.items() if k != "strength"} for g in made]
+    settings = [{k: v for k, v in {**g.settings, **g.candidate}.items() if k != "strength"} for g in candidates]
     unique = []
     for label, own in zip(labels, settings, strict=True):
         same = [s for other, s in zip(labels, settings, strict=True) if other == label]
@@ -111,21 +111,21 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
 
 def table(records: Sequence[Record]) -> str:
     """Return a Markdown table with a row per candidate and a column per metric."""
-    made = groups(records)
-    shown = [m for m in COLUMNS if any(g.values(m) for g in made)]
-    labels = _distinguish([g.label for g in made], made)
+    candidates = groups(records)
+    shown = [m for m in COLUMNS if any(g.values(m) for g in candidates)]
+    labels = _distinguish([g.label for g in candidates], candidates)
     rows = []
-    for group, label in zip(made, labels, strict=True):
+    for group, label in zip(candidates, labels, strict=True):
         cells = [_cell(group.values(m)) for m in shown]
         timed = [r["seconds"] for r in group.records if r["seconds"] is not None]
         rows.append([label, str(len(group.records)), *cells, f"{statistics.median(timed):.3g}" if timed else "-"])
     head = ["candidate", "n", *(COLUMNS[m] for m in shown), "s / image"]
-    return f"{markdown_table(head, rows)}\n\n{NOTE} {_describe_optimisers(made)}{_describe_runs(records)}\n"
+    return f"{markdown_table(head, rows)}\n\n{NOTE} {_describe_optimisers(candidates)}{_describe_runs(records)}\n"
 
 
-def _describe_optimisers(made: Sequence[Group]) -> str:
+def _describe_optimisers(candidates: Sequence[Group]) -> str:
     """Return a sentence that describes the optimisers in the table."""
-    models = {g.candidate.get("model") for g in made}
+    models = {g.candidate.get("model") for g in candidates}
     titles = [f"{name}: {row.title}" for name, row in OPTIMISERS.items() if f"optimiser {name}" in models]
     return f"Optimisers: {'; '.join(titles)}. " if titles else ""
 
@@ -144,11 +144,11 @@ def tradeoff(records: Sequence[Record], path: Path) -> None:
     """Plot the style metric against the content metric, one line per sweep over strengths. Lower left is better."""
     from matplotlib.figure import Figure
 
-    made, style = groups(records), "style_distance_robust"
-    content = "lpips" if any(g.values("lpips") for g in made) else "feature_distance"
+    candidates, style = groups(records), "style_distance_robust"
+    content = "lpips" if any(g.values("lpips") for g in candidates) else "feature_distance"
     figure = Figure(figsize=(7, 5), layout="constrained")
     axes = figure.subplots()
-    for name, members in sweeps([g for g in made if g.values(content) and g.values(style)]).items():
+    for name, members in sweeps([g for g in candidates if g.values(content) and g.values(style)]).items():
         x, x_error = zip(*(mean_and_error(g.values(content)) for g in members), strict=True)
         y, y_error = zip(*(mean_and_error(g.values(style)) for g in members), strict=True)
         line, *_ = axes.errorbar(
@@ -172,9 +172,9 @@ def sheets(records: Sequence[Record], run: Path) -> list[Path]:
 
     ``candidates.png`` shows every candidate at its greatest strength, ``strength-*.png`` the sweep of each network.
     """
-    found = sweeps([g for g in groups(records) if g.candidate["kind"] != "unchanged"])
-    columns = {"candidates.png": [members[-1] for members in found.values()]}
-    columns |= {f"strength-{slug(name)}.png": members for name, members in found.items() if len(members) > 1}
+    by_name = sweeps([g for g in groups(records) if g.candidate["kind"] != "unchanged"])
+    columns = {"candidates.png": [members[-1] for members in by_name.values()]}
+    columns |= {f"strength-{slug(name)}.png": members for name, members in by_name.items() if len(members) > 1}
     return [_sheet(run, name, members) for name, members in columns.items() if members]
 
 

@@ -38,8 +38,8 @@ class Settings(TrainSettings):
     identity_weight: NonNegative = 0.0
     reconstruct: Natural = 0  # iterations of a reconstruction phase before style transfer
     device: Text = Field(default_factory=default_device, kw_only=True)
-    precision: Precision = Field(default_factory=lambda made: device_defaults(made["device"])["precision"], kw_only=True)
-    speed: Speed = Field(default_factory=lambda made: device_defaults(made["device"])["speed"], kw_only=True)
+    precision: Precision = Field(default_factory=lambda values: device_defaults(values["device"])["precision"], kw_only=True)
+    speed: Speed = Field(default_factory=lambda values: device_defaults(values["device"])["speed"], kw_only=True)
     vgg: Text = ""  # file of the encoder or loss network; the default is found by `efdm.models.weights`
     start: Text = ""  # file of a network to start from
     start_iteration: Natural = 0  # iterations that network was trained for; schedule, draws and log continue from there

@@ -161,8 +161,8 @@ def make_study(
     if (folder / "study.json").exists():
         raise RunFolderError(f"{folder} already holds a study; choose another folder", folder, "finished")
     if len(renders) < 2 or not pairs:
-        given = f"{len(renders)} and {len(pairs)}"
-        raise SettingError(f"a study needs at least two candidates and one pair, got {given}", "candidate")
+        counts = f"{len(renders)} and {len(pairs)}"
+        raise SettingError(f"a study needs at least two candidates and one pair, got {counts}", "candidate")
     items: list[Item] = []
     for done, pair in enumerate(pairs):
         content, style = (read_resized(source, size) for source in pair)
@@ -172,15 +172,16 @@ def make_study(
             progress(Progress("rendering", done * len(renders) + len(outputs), len(pairs) * len(renders)))
             output = render(pair, content, style).clamp(0, 1)
             outputs[label] = _write(folder, resize(output, content.shape[-2:]))
-        shown = [tuple(outputs)] if question == "favourite" else list(combinations(outputs, 2))
-        for labels in shown:
-            some = {label: outputs[label] for label in labels}
-            items.append(Item(pair.content.name, pair.style.name, content_file, style_file, some))
+        for labels in [tuple(outputs)] if question == "favourite" else combinations(outputs, 2):
+            shown = {label: outputs[label] for label in labels}
+            items.append(Item(pair.content.name, pair.style.name, content_file, style_file, shown))
     progress(Progress("rendering", len(pairs) * len(renders), len(pairs) * len(renders)))
-    candidates = {label: dict(about) for label, (_, about) in renders.items()}
-    content_of_file = {"format": FORMAT, "question": question, "seed": seed, "candidates": candidates}
-    content_of_file["items"] = [asdict(item) for item in items]
-    write_json(folder / "study.json", content_of_file)  # written last, so an interrupted study cannot be opened
+    study = {
+        "format": FORMAT, "question": question, "seed": seed,
+        "candidates": {label: dict(about) for label, (_, about) in renders.items()},
+        "items": [asdict(item) for item in items],
+    }  # fmt: skip
+    write_json(folder / "study.json", study)  # written last, so an interrupted study cannot be opened
     return Study(folder)
 
 
@@ -216,17 +217,17 @@ def load_renders(
         vgg: file of VGG-16, for optimisers and networks that use it.
         iterations: iterations of the optimisers.
     """
-    found: dict[str, tuple[Render, Mapping[str, object]]] = {}
+    renders: dict[str, tuple[Render, Mapping[str, object]]] = {}
     for word in words:
         name, equals, file = word.partition("=")
-        if name in found:
+        if name in renders:
             raise SettingError(f"two candidates are named {name!r}; choose different names", "candidate")
         if equals and not file.endswith(".safetensors"):
-            found[name] = (_render_from_folder(Path(file), pairs), {"kind": "pictures", "folder": Path(file).name})
+            renders[name] = (_render_from_folder(Path(file), pairs), {"kind": "pictures", "folder": Path(file).name})
         else:
             candidate = _parse_candidate(name, file, vgg=vgg, iterations=iterations, device=device)
-            found[name] = (_render_with(candidate), candidate.metadata)
-    return found
+            renders[name] = (_render_with(candidate), candidate.metadata)
+    return renders
 
 
 def _parse_candidate(name: str, file: str, **settings: Any) -> Candidate:

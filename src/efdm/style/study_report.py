@@ -77,11 +77,11 @@ def results(study: Study, votes: Sequence[Vote]) -> list[Result]:
     tail = (100 - LEVEL) / 2
     low, high = np.percentile(resampled, [tail, 100 - tail], axis=0)
     point, times = estimate(whole), (shown * whole.sum(1, keepdims=True)).sum(0)
-    found = []
+    ranking = []
     for i, label in enumerate(labels):
         share, strength = (Interval(float(point[k, i]), float(low[k, i]), float(high[k, i])) for k in (0, 1))
-        found.append(Result(label, round(times[i]), round(whole[:, i].sum()), share, strength))
-    return sorted(found, key=lambda result: -result.strength.value)
+        ranking.append(Result(label, round(times[i]), round(whole[:, i].sum()), share, strength))
+    return sorted(ranking, key=lambda result: -result.strength.value)
 
 
 def fit_strengths(wins: Array, shown: Array) -> Array:
@@ -121,15 +121,15 @@ def agreement(study: Study, votes: Sequence[Vote]) -> tuple[float, float]:
 
 def disputed(study: Study, votes: Sequence[Vote]) -> list[tuple[int, Counter[str]]]:
     """Return the items with at least two votes on which raters agree least, with their votes by candidate."""
-    several = [(item, counts) for item, counts in _by_item(votes).items() if len(counts) > 1]
-    return sorted(several, key=lambda row: (max(row[1].values()) / row[1].total(), -row[1].total(), row[0]))[:DISPUTED]
+    shared = [(item, counts) for item, counts in _by_item(votes).items() if len(counts) > 1]
+    return sorted(shared, key=lambda row: (max(row[1].values()) / row[1].total(), -row[1].total(), row[0]))[:DISPUTED]
 
 
 def _by_item(votes: Sequence[Vote]) -> dict[int, Counter[str]]:
-    found: dict[int, Counter[str]] = defaultdict(Counter)
+    counts: dict[int, Counter[str]] = defaultdict(Counter)
     for vote in votes:
-        found[vote.item][vote.choice] += 1
-    return found
+        counts[vote.item][vote.choice] += 1
+    return counts
 
 
 def report(study: Study) -> str:

@@ -119,13 +119,13 @@ class Stylizer:
             size: short side to which the styles are resized, or "auto" or "full" as in `stylize`.
             masks: an `AnyMask` or None for each style. Only opaque pixels with a mask of at least one half are used.
         """
-        several = list(styles) if isinstance(styles, list | tuple) else [styles]
-        given = [None] * len(several) if masks is None else list(masks) if isinstance(masks, list | tuple) else [masks]
-        if len(given) != len(several):
-            raise ValueError(f"expected a mask or None for each of {len(several)} styles, got {len(given)} masks")
-        weights = normalise_weights(weights, len(several))
+        sources = list(styles) if isinstance(styles, list | tuple) else [styles]
+        mask_list = [None] * len(sources) if masks is None else list(masks) if isinstance(masks, list | tuple) else [masks]
+        if len(mask_list) != len(sources):
+            raise ValueError(f"expected a mask or None for each of {len(sources)} styles, got {len(mask_list)} masks")
+        weights = normalise_weights(weights, len(sources))
         pictures, selections, features = [], [], []
-        for style, mask in zip(several, given, strict=True):
+        for style, mask in zip(sources, mask_list, strict=True):
             opened = open_picture(style)
             check_picture(opened.rgb, "style")()
             rgb, opaque = self._load(opened)
@@ -219,19 +219,19 @@ class Stylizer:
     def run(self, rgb: Tensor, shape: Sequence[int], where: list[Region], options: StylizeOptions) -> Tensor:
         """Return the output of the network for the content resized to ``shape``, after passes at smaller sizes."""
         generator = torch.Generator(self.device).manual_seed(options.seed) if options.ties == "random" else None
-        given = match_options(self.network, options.method, options.ties, options.tolerance, generator)
-        made: Tensor | None = None
+        arguments = match_options(self.network, options.method, options.ties, options.tolerance, generator)
+        output: Tensor | None = None
         stroke = options.stroke
         while True:
             size = (max(1, round(shape[0] / stroke)), max(1, round(shape[1] / stroke)))
-            match: Any = partial(self._match_regions, size=size, where=where, method=options.method, options=given)
+            match: Any = partial(self._match_regions, size=size, where=where, method=options.method, options=arguments)
             start = None
-            if made is not None:
-                match, start = partial(_refine, match=match), self._resized(made, size)
+            if output is not None:
+                match, start = partial(_refine, match=match), self._resized(output, size)
             strength: Any = 1.0 if stroke > 1 else options.strength
-            made = run_network(self.network, self._resized(rgb, size), match, strength, start).clamp(0, 1).float()
+            output = run_network(self.network, self._resized(rgb, size), match, strength, start).clamp(0, 1).float()
             if stroke == 1:
-                return made
+                return output
             stroke = max(1.0, stroke / 2)
 
     def _resized(self, rgb: Tensor, size: Sequence[int]) -> Tensor:
@@ -245,21 +245,21 @@ class Stylizer:
         cells = iter(region_cells(masks, size, self.network.strides[depth]) if masks else [])
         parts = [(look, options if mask is None else {**options, "content_mask": next(cells)}) for mask, look in where]
 
-        def match_channels(some: Tensor, channels: slice) -> Tensor:
-            for look, given in parts:
-                some = look.match(some, depth, channels, method, **given)
-            return some
+        def match_channels(part: Tensor, channels: slice) -> Tensor:
+            for look, arguments in parts:
+                part = look.match(part, depth, channels, method, **arguments)
+            return part
 
         return match_channels(x, slice(None)) if MATCHERS[method].channels == "joint" else map_channels(x, match_channels)
 
     def _features(self, picture: Tensor, mask: Tensor | None) -> tuple[PreparedStyle, ...]:
         size = picture.shape[-2:]
         x = picture.to(self.dtype).contiguous(memory_format=torch.channels_last)
-        found = []
+        features = []
         for depth, stride in enumerate(self.network.strides):
             x = run_stage(self.network, depth, x, size)
-            found.append(prepare(x, style_mask=None if mask is None else style_cells(mask, size, stride)))
-        return tuple(found)
+            features.append(prepare(x, style_mask=None if mask is None else style_cells(mask, size, stride)))
+        return tuple(features)
 
     def recolor_regions(self, where: list[Region], content: Tensor, preserve_color: str) -> list[Region]:
         """Return the regions with their styles recoloured for a content, if the row of `COLORS` does so."""
@@ -289,16 +289,16 @@ class Stylizer:
         """Return a look for each region of the contents ``(b, 3, h, w)``, or one look for all of their opaque pixels."""
         if (regions is None) == (style is None):
             raise ValueError("pass either a style, or regions with a style each")
-        found = []
+        result = []
         for mask, part in [(None, style)] if regions is None else regions:
             look = part if isinstance(part, Look) else self.prepare(part, size=size)
             batch = look.features[0][0].values.shape[0]
             if batch not in (1, len(content)):
                 raise ValueError(f"expected one style, or one for each of {len(content)} contents, got a batch of {batch}")
-            found.append(Region(intersect(checked_mask(mask, content, "content"), opaque), look))
-        if not found:
+            result.append(Region(intersect(checked_mask(mask, content, "content"), opaque), look))
+        if not result:
             raise ValueError("regions is empty; pass at least one pair of a content mask and a style")
-        return found
+        return result
 
     def check_memory(self, role: str, height: int, width: int, count: int = 1) -> None:
         """Raise SettingError if pictures of this size, at which the network runs, do not fit into the free memory."""

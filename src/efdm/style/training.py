@@ -112,7 +112,7 @@ class CropPairs:
             which = torch.randint(len(sizes), (BLOCK * batch,), generator=generator)
             crops = draw_crops(sizes, which, self.settings.size, generator)
             parts = [t.view(BLOCK, batch)[:, mine].to(self.device).unbind(0) for t in crops]
-            drawn.append([Crops(*each) for each in zip(*parts, strict=True)])
+            drawn.append([Crops(*tensors) for tensors in zip(*parts, strict=True)])
         directions: list[list[Tensor]] = [[] for _ in range(BLOCK)]
         if self.settings.sliced_weight:
             local = torch.Generator(self.device).manual_seed(int(torch.randint(2**31, (1,), generator=generator)))
@@ -183,8 +183,8 @@ def preview(network: StyleNetwork, contents: ImageSet, styles: ImageSet) -> Tens
     down, across = ([image.to(weight)[None] / 255 for image in s.images[:n]] for s, n in ((contents, 4), (styles, 5)))
     rows: list[list[Tensor | None]] = [[None, *(style[0] for style in across)]]
     for content in down:
-        made = (transfer(network, content, network.features(style)).clamp(0, 1)[0] for style in across)
-        rows.append([content[0], *made])
+        outputs = (transfer(network, content, network.features(style)).clamp(0, 1)[0] for style in across)
+        rows.append([content[0], *outputs])
     return sheet(rows, cell=224)
 
 

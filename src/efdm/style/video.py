@@ -68,19 +68,19 @@ def _stylize(
             now = resize(full, working_size(full, options.size))[0]
             if before is None or now.shape != before.shape:
                 stylizer.check_memory("video", *now.shape[-2:])
-                given = stylizer.find_regions(full, None, look, regions, options.style_size or options.size)
-                resolved = resolve_strength(options, given)
+                located = stylizer.find_regions(full, None, look, regions, options.style_size or options.size)
+                resolved = resolve_strength(options, located)
             if before is None or now.shape != before.shape or is_cut(before, now):
-                outputs = OutputSmoother(options.temporal, stylizer.network.max_stride)
-            where = stylizer.recolor_regions(given, full, options.preserve_color)
-            margin = outputs.align(now)
+                smoother = OutputSmoother(options.temporal, stylizer.network.max_stride)
+            where = stylizer.recolor_regions(located, full, options.preserve_color)
+            margin = smoother.align(now)
             padded = F.pad(now[None], margin, mode="replicate")
             moved = [Region(_pad_mask(mask, now, margin), part) for mask, part in where]
-            made = F.pad(stylizer.run(padded, padded.shape[-2:], moved, resolved), [-side for side in margin])
-            made = outputs.blend(now, made[0])
-            made = finish(made[None], full, where, resolved)[0]
+            output = F.pad(stylizer.run(padded, padded.shape[-2:], moved, resolved), [-side for side in margin])
+            output = smoother.blend(now, output[0])
+            output = finish(output[None], full, where, resolved)[0]
         before = now
-        yield made.cpu()
+        yield output.cpu()
 
 
 def _pad_mask(mask: Tensor | None, content: Tensor, margin: Sequence[int]) -> Tensor | None:
@@ -132,19 +132,19 @@ class OutputSmoother:
         top, left = (int(side) % self.stride for side in self._shift.round())
         return [left, -left % self.stride, top, -top % self.stride]
 
-    def blend(self, content: Tensor, made: Tensor) -> Tensor:
+    def blend(self, content: Tensor, output: Tensor) -> Tensor:
         """Return the blended output of the content that was passed to `align`."""
-        calm = made if self._aligned is None else torch.lerp(made, *self._aligned).clamp(0, 1)
+        calm = output if self._aligned is None else torch.lerp(output, *self._aligned).clamp(0, 1)
         # stored without the sharpening, because repeated sharpening turns texture into ripples
         self._past = (content, calm)
-        return calm if calm is made else sharpen_like(calm, made)
+        return calm if calm is output else sharpen_like(calm, output)
 
 
 def sharpen_like(blurred: Tensor, sharp: Tensor) -> Tensor:
     """Amplify the details of an average ``(3, h, w)`` to the local contrast that they have in a single frame."""
-    details, wanted = (x - box_blur(box_blur(x, 3), 3) for x in (blurred, luminance(sharp)))
-    had, want = (box_blur(x.square(), 9) + FAINT for x in (luminance(details), wanted))
-    return (blurred + ((want / had).sqrt().clamp(1, MAX_GAIN) - 1) * details).clamp(0, 1)
+    details, sharp_details = (x - box_blur(box_blur(x, 3), 3) for x in (blurred, luminance(sharp)))
+    energy, sharp_energy = (box_blur(x.square(), 9) + FAINT for x in (luminance(details), sharp_details))
+    return (blurred + ((sharp_energy / energy).sqrt().clamp(1, MAX_GAIN) - 1) * details).clamp(0, 1)
 
 
 def similarity(a: Tensor, b: Tensor) -> Tensor:

@@ -88,8 +88,8 @@ def style(
         raise typer.Exit(1)
 
 
-def _strengths(given: str) -> list[float]:
+def _strengths(text: str) -> list[float]:
     try:
-        return [float(part) for part in given.split(",")]
+        return [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise SettingError(f"expected numbers from 0 to 1, comma-separated, got {given!r}", "strength") from error
+        raise SettingError(f"expected numbers from 0 to 1, comma-separated, got {text!r}", "strength") from error

@@ -60,8 +60,8 @@ class JobOptions(NamedTuple):
         take_shard((), parse_shard(self.shard))  # raises before a job is stored in the folder
         asked = bool(self.shard or self.output or self.engine != "plain" or any(map(find_shards, contents)))
         if asked and (len(contents) > 1 or is_video(contents, out)):
-            given = f"{len(contents)} contents" if len(contents) > 1 else f"the video {contents[0]}"
-            raise SettingError(f"a job takes one folder, zip or set of shards, got {given}")
+            what = f"{len(contents)} contents" if len(contents) > 1 else f"the video {contents[0]}"
+            raise SettingError(f"a job takes one folder, zip or set of shards, got {what}")
         if asked and (out == PIPE or (out.suffix.lower() in WRITABLE and not out.is_dir())):
             raise SettingError(f"a job writes to a folder, got {'stdout' if out == PIPE else out}", "out")
         return asked
@@ -70,9 +70,9 @@ class JobOptions(NamedTuple):
         """Run a job, print its notes, counts and failures, and exit as `finish` does."""
         for note in job.notes:
             print_warning(note)
-        given: Any = {"engine": self.engine, "shard": parse_shard(self.shard), "workers": self.workers}
+        arguments: Any = {"engine": self.engine, "shard": parse_shard(self.shard), "workers": self.workers}
         with show_progress() as progress:
-            done = run_job(job, factory, device=device, progress=progress, **given)
+            done = run_job(job, factory, device=device, progress=progress, **arguments)
         for name, reason in list(done.failed.items())[:SHOWN]:
             print_error(reason if name in reason else f"{name}: {reason}")
         if len(done.failed) > SHOWN:

@@ -109,13 +109,13 @@ def load(row: Command) -> Any:
     text = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(function) or "")  # the terminal wraps paragraphs
     single = typer.Typer(add_completion=False)
     single.command(help=text)(report_errors()(function))
-    made = typer.main.get_command(single)
-    for parameter in made.params:  # names as the help texts use them; typer prints {content}, and <bool> for a flag
+    command = typer.main.get_command(single)
+    for parameter in command.params:  # names as the help texts use them; typer prints {content}, and <bool> for a flag
         if parameter.metavar is None and parameter.param_type_name == "argument":
             parameter.metavar = str(parameter.name).upper()
         elif getattr(parameter, "is_flag", False):
             parameter.metavar = ""
-    return made
+    return command
 
 
 def lazy_app(
@@ -123,9 +123,9 @@ def lazy_app(
 ) -> typer.Typer:
     """Return an app with the commands of ``table``. ``add_completion`` adds options that install shell completion."""
     group = type("Group", (LazyGroup,), {"table": table, "default": default})
-    made = typer.Typer(cls=group, no_args_is_help=True, add_completion=add_completion, help=help_text)
-    made.callback()(lambda: None)
-    return made
+    result = typer.Typer(cls=group, no_args_is_help=True, add_completion=add_completion, help=help_text)
+    result.callback()(lambda: None)
+    return result
 
 
 ABOUT = "Exact feature distribution matching: style transfer, domain generalization and re-identification."
@@ -139,8 +139,8 @@ def quiet_readers() -> None:
         logging.getLogger(reader).setLevel(logging.CRITICAL)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print_text(VERSION)
         raise typer.Exit
 

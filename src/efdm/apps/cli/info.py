@@ -73,8 +73,8 @@ def _print_models() -> None:
         from efdm.models.weights import is_available
     except MissingExtraError as error:
         return print_text(f"style transfer: {error}")
-    found = [f"{name} ({'found' if is_available(name) else 'weights missing, see `efdm weights`'})" for name in NETWORKS]
-    print_text(f"style transfer models: {', '.join(found)}")
+    models = [f"{name} ({'found' if is_available(name) else 'weights missing, see `efdm weights`'})" for name in NETWORKS]
+    print_text(f"style transfer models: {', '.join(models)}")
     print_text(f"readable pictures: {' '.join(READABLE)}")
 
 

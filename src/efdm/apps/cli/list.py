@@ -31,11 +31,11 @@ def reid() -> None:
 
 
 def _print_task(task: str) -> None:
-    found = []
+    rows = []
     for name, about in recipes(task).items():
         runs, _, _ = docstring_fields(docstring(recipe_path(name))).get("runs", "").partition(" ")
-        found.append((name, about, runs))
-    _print_rows("Recipes and their number of runs", found)
+        rows.append((name, about, runs))
+    _print_rows("Recipes and their number of runs", rows)
     methods = []
     for row in TASKS[task].methods.values():
         options = ", ".join(f"{name}={value}" for name, value in row.options.items())

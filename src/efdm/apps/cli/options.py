@@ -82,7 +82,7 @@ def parse_pairs(setting: str, words: Sequence[str] | None, value: str = "FILE") 
     pairs = [word.partition("=") for word in words or ()]
     if wrong := ["".join(parts) for parts in pairs if not all(parts)]:
         raise SettingError(f"{setting} must be NAME={value}, got {wrong[0]!r}", setting)
-    found = {name: given for name, _, given in pairs}
-    if len(found) < len(pairs):
+    parsed = {name: text for name, _, text in pairs}
+    if len(parsed) < len(pairs):
         raise SettingError(f"{setting} has the same NAME twice; got {', '.join(words or ())}", setting)
-    return found
+    return parsed

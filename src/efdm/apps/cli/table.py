@@ -45,7 +45,7 @@ def table(
     if not form:
         print_tables(tables)
         return
-    text = "\n".join(lab.render(each, form) for each in tables)
+    text = "\n".join(lab.render(grid, form) for grid in tables)
     if out is None:
         print_text(text, end="")
     else:

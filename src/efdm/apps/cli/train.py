@@ -68,21 +68,21 @@ def style(
 
     Settings default to the recipe of the encoder. To use several GPUs, start the command with torchrun.
     """
-    given = {name: value for name, value in given_fields(context, Settings).items() if value not in (None, "")}
+    changes = {name: value for name, value in given_fields(context, Settings).items() if value not in (None, "")}
     with report_errors(partial(resume_hint, "train style", out)):
         started = read_settings(Settings, out) if resume else None
         if resume and (out / DONE).exists():
             print_text(f"the run is finished: {out / 'network.safetensors'}")
             return
-        if started is None and not {"content", "style"} <= given.keys():
+        if started is None and not {"content", "style"} <= changes.keys():
             raise SettingError("photographs and paintings are required", ("content", "style"))
-        wanted = device or (started.device if started else default_device())
-        with joined_processes(wanted) as target, show_progress() as progress:
-            given["device"] = str(target)
+        requested = device or (started.device if started else default_device())
+        with joined_processes(requested) as target, show_progress() as progress:
+            changes["device"] = str(target)
             if started is None:
-                settings = Settings.for_encoder(given.pop("encoder", DEFAULT_NETWORK), **given)
+                settings = Settings.for_encoder(changes.pop("encoder", DEFAULT_NETWORK), **changes)
             else:
-                settings = dataclasses.replace(started, **given)
+                settings = dataclasses.replace(started, **changes)
             training.train(settings, out, resume=resume, progress=progress)
             if skipped := json.loads((out / "environment.json").read_text())["skipped"]:
                 print_warning(f"{plural(len(skipped), 'unreadable picture')} skipped; see {out / 'environment.json'}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +19,7 @@ from efdm.errors import SettingError
 from efdm.models import NETWORKS
 from efdm.models.weights import is_available
 from efdm.progress import Progress, Report, ignore
-from efdm.style.candidates import LoadedNetwork, load_stylizer, user_encoders
+from efdm.style.candidates import NO_FILES, Files, LoadedNetwork, load_stylizer, user_encoders
 from efdm.style.color_match import match_picture
 from efdm.style.jobs import stylize_video
 from efdm.style.look import Look, corner_weights
@@ -31,7 +31,6 @@ from efdm.text import make_unique, plural
 MAX_STYLES = 4  # corners of the mixing pad
 MAX_REFERENCES = 16
 MAX_BYTES = 512 * 2**20  # of prepared styles in memory
-NO_FILES: Mapping[str, Path] = {}
 
 
 @dataclass(frozen=True)
@@ -61,10 +60,10 @@ class Mixture(NamedTuple):
     def paths(self) -> list[Path]:
         """Return the files of all styles: first the painted ones, then the uploaded ones."""
         painted = painted_styles()
-        found = [painted[name] for name in self.names] + [Path(file) for file in self.files]
-        if not 1 <= len(found) <= MAX_STYLES:
-            raise SettingError(f"choose from 1 to {MAX_STYLES} styles, got {len(found)}", "style")
-        return found
+        paths = [painted[name] for name in self.names] + [Path(file) for file in self.files]
+        if not 1 <= len(paths) <= MAX_STYLES:
+            raise SettingError(f"choose from 1 to {MAX_STYLES} styles, got {len(paths)}", "style")
+        return paths
 
 
 class Handlers:
@@ -82,8 +81,8 @@ class Handlers:
         self,
         folder: Path,
         *,
-        networks: Mapping[str, str | Path] = NO_FILES,
-        classifiers: Mapping[str, str | Path] = NO_FILES,
+        networks: Files = NO_FILES,
+        classifiers: Files = NO_FILES,
         vgg: str | Path | None = None,
         device: Any = "cpu",
         limits: Limits | None = None,
@@ -144,13 +143,13 @@ class Handlers:
         """Stylize a picture with every model and method, and return the files with their labels."""
         if not models or not methods:
             raise SettingError("choose at least one model and one method", ("model", "method"))
-        picture, out, found = self._read(content), self._new_folder(), []
+        picture, out, results = self._read(content), self._new_folder(), []
         for done, (model, method) in enumerate(product(models, methods)):
             self._check_stopping()
             progress(Progress("stylizing", done, len(models) * len(methods)))
-            found.append((out / f"{model}-{method}.png", f"{model}, {method}"))
-            self._stylize(picture, styles, model, method=method, **settings).save(found[-1][0])
-        return found
+            results.append((out / f"{model}-{method}.png", f"{model}, {method}"))
+            self._stylize(picture, styles, model, method=method, **settings).save(results[-1][0])
+        return results
 
     def stylize_video(
         self, video: str | Path | None, styles: Mixture, *, model: str = "small", progress: Report = ignore, **settings: Any
@@ -186,8 +185,8 @@ class Handlers:
         if not 1 <= len(references or ()) <= MAX_REFERENCES:
             raise SettingError(f"upload from 1 to {MAX_REFERENCES} references, got {len(references or ())}", "reference")
         picture, pooled = self._read(content), [self._read(reference) for reference in references or ()]
-        made = match_picture(picture, pooled, device=self.device, **settings)
-        return self._save(picture, made, f"{Path(str(content)).stem[:48]}__matched")
+        matched = match_picture(picture, pooled, device=self.device, **settings)
+        return self._save(picture, matched, f"{Path(str(content)).stem[:48]}__matched")
 
     def classify(self, pictures: Sequence[str | Path] | None) -> dict[str, dict[str, dict[str, float]]]:
         """Return probabilities by picture, classifier and class, most probable first."""
@@ -198,23 +197,23 @@ class Handlers:
             raise SettingError(f"upload from 1 to {self.limits.pictures} pictures, got {len(files)}", "pictures")
         for file in files:
             read_picture(file, max_pixels=self.limits.pixels)
-        found: dict[str, dict[str, dict[str, float]]] = {name: {} for name in make_unique(file.name for file in files)}
+        table: dict[str, dict[str, dict[str, float]]] = {name: {} for name in make_unique(file.name for file in files)}
         for name, classifier in self.classifiers.items():
             predictions = predict_files(classifier, files)
-            for row, each in zip(found.values(), predictions.found, strict=True):
-                ranked = sorted(zip(predictions.classes, each.probabilities, strict=True), key=lambda pair: -pair[1])
+            for row, prediction in zip(table.values(), predictions.found, strict=True):
+                ranked = sorted(zip(predictions.classes, prediction.probabilities, strict=True), key=lambda pair: -pair[1])
                 row[name] = dict(ranked)
-        return found
+        return table
 
     def _check_stopping(self) -> None:
         if self._stopping.is_set():
             raise InterruptedError("the app was stopped")
 
-    def _save(self, content: Picture, made: Picture, name: str) -> tuple[Path, Path]:
+    def _save(self, content: Picture, result: Picture, name: str) -> tuple[Path, Path]:
         folder = self._new_folder()
         before, after = folder / "content.jpg", folder / f"{name}.png"
         write_picture(before, content.rgb if content.alpha is None else on_white(content.rgb, content.alpha))
-        made.save(after)
+        result.save(after)
         return before, after
 
     def _read(self, content: str | Path | None) -> Picture:

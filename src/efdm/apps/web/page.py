@@ -83,7 +83,7 @@ def _add_compare(handlers: Handlers) -> None:
     inputs = {
         "content": content, **styles, "models": models, "methods": methods, "strength": strength, "size": size,
     }  # fmt: skip
-    _on_click(handlers, run, "compare", inputs, gallery, lambda found: [(str(path), label) for path, label in found])
+    _on_click(handlers, run, "compare", inputs, gallery, lambda results: [(str(path), label) for path, label in results])
 
 
 def _add_video(handlers: Handlers) -> None:
@@ -126,10 +126,10 @@ def _add_domains(handlers: Handlers) -> None:
     with gr.Row():
         labels = [gr.Label(label=f"{name}, first picture", num_top_classes=5) for name in names]
 
-    def show(found: Any) -> Any:
-        cells = {name: {c: next(iter(p.items())) for c, p in row.items()} for name, row in found.items()}
+    def show(predictions: Any) -> Any:
+        cells = {name: {c: next(iter(p.items())) for c, p in row.items()} for name, row in predictions.items()}
         rows = [[name, *(f"{label} ({p:.0%})" for label, p in row.values())] for name, row in cells.items()]
-        return rows, *next(iter(found.values())).values()
+        return rows, *next(iter(predictions.values())).values()
 
     _on_click(handlers, run, "classify", {"pictures": pictures}, [table, *labels], show)
 
@@ -214,22 +214,22 @@ def _on_click(
 
     def call(*arguments: Any) -> Any:
         *values, progress = arguments
-        given = dict(zip(inputs, values, strict=True))
-        if "names" in given:
-            point = given.pop("point")
-            given["styles"] = Mixture(given.pop("names"), given.pop("files") or (), point["x"], point["y"])
+        named = dict(zip(inputs, values, strict=True))
+        if "names" in named:
+            point = named.pop("point")
+            named["styles"] = Mixture(named.pop("names"), named.pop("files") or (), point["x"], point["y"])
         if has_progress:
-            given["progress"] = lambda report: progress((report.done, report.total), desc=report.label)
+            named["progress"] = lambda report: progress((report.done, report.total), desc=report.label)
         try:
             with handlers.working():
-                return show(run(**given))
+                return show(run(**named))
         except Exception as error:
             if not is_expected(error):
                 raise
             raise gr.Error(message(error, handlers.folder), duration=None, print_exception=False) from error
 
     # Gradio reads the names of the inputs from the signature, and finds the progress by its default
-    parameters = [Parameter(each, Parameter.POSITIONAL_OR_KEYWORD) for each in inputs]
+    parameters = [Parameter(argument, Parameter.POSITIONAL_OR_KEYWORD) for argument in inputs]
     progress = Parameter("progress", Parameter.POSITIONAL_OR_KEYWORD, default=gr.Progress())
     call.__signature__ = Signature([*parameters, progress])  # type: ignore[attr-defined]
     button.click(
