@@ -13,13 +13,13 @@ def embedding(model: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
     The forward pass is that of ``model(images)``, with its hooks, mixed features and gradients. A hook on the classifier
     reads its input, so the classifier must not be part of a compiled module.
     """
-    inputs_seen: list[Tensor] = []
-    handle = classifier_of(model).register_forward_pre_hook(lambda _, inputs: inputs_seen.append(inputs[0]))
+    pooled: list[Tensor] = []
+    handle = classifier_of(model).register_forward_pre_hook(lambda _, inputs: pooled.append(inputs[0]))
     try:
         logits = model(images)
     finally:
         handle.remove()
-    return inputs_seen[0].flatten(1), logits
+    return pooled[0].flatten(1), logits
 
 
 def embedding_width(model: nn.Module) -> int:

@@ -127,7 +127,7 @@ def load_candidates(
     named = [*((name, None) for name in dict.fromkeys(models)), *networks.items()]
     loaded = [load_stylizer(name, file, encoders=files, device=device) for name, file in named]
     if unused := encoders.keys() - {network.stylizer.network.name for network in loaded}:
-        raise SettingError(f"no evaluated network has the encoder {', '.join(sorted(unused))}; leave it out", "encoder")
+        raise SettingError(f"no evaluated network uses the encoder {', '.join(sorted(unused))}; omit it", "encoder")
     candidates = [unchanged()]
     for name, stylizer, own, weights in loaded:
         for method, s in product(dict.fromkeys(methods or [own]), dict.fromkeys(strengths)):

@@ -202,7 +202,7 @@ def match_picture(
 
 
 def count_chunks(chunks: Iterable[Tensor], levels: int, reference: Reference, tolerance: float) -> list[Curve]:
-    """Return the curves that match chunks, which form one distribution, given the bins of each."""
+    """Return the curves that match several chunks as one distribution. ``chunks`` are the bins of each."""
     target = reference.at(levels if reference.space == "rgb" else SPACE_LEVELS)
     counts = target.new_zeros(len(target), BINS)
     for bins in chunks:

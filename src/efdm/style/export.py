@@ -31,7 +31,7 @@ from efdm.version import VERSION
 PartName = Literal["whole", "prepare", "apply"]
 
 LEAST_SIDE = 16  # pixels; the features of a smaller picture are too small for reflection padding
-TORCH = (2, 11)  # the first version whose exporter converts the graph, of those that were tried
+TORCH = (2, 11)  # the oldest tested version whose exporter converts the graph
 MAX_DIFFERENCE = 2 / 255  # from PyTorch, averaged over a picture
 TESTED_SIDES, TESTED_STRENGTH = (256, 192), 0.8  # short sides of content and style, and strength, of the check
 

@@ -55,7 +55,7 @@ class Look:
 
     @property
     def nbytes(self) -> int:
-        """The size in memory. Every stage holds its values twice, sorted and in their places."""
+        """The size in memory. A stage holds its values twice: sorted, and unsorted for joint matchers."""
         values = (part.values for parts in self.features for part in parts)
         return sum(x.nbytes for x in self.pictures) + 2 * sum(x.nbytes for x in values)
 

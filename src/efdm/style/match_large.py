@@ -43,8 +43,8 @@ def match_array(
     """Write the match of ``content`` ``(h, w)`` or ``(h, w, c)`` to ``out``, in two passes over chunks of ``rows`` rows.
 
     The result does not depend on ``rows`` and equals that of `efdm.style.match_picture` on the whole array. Arrays of
-    ``np.memmap`` are read and written chunk by chunk. float16 and float32 in RGB take more passes, and their ties are always
-    ordered by position. Joint matches and float64 need the whole picture.
+    ``np.memmap`` are read and written chunk by chunk. float16 and float32 in RGB take three or more passes and ignore
+    ``ties``: equal values are ordered by position. Joint matches and float64 need the whole picture.
     """
     check_match(reference.space, reference.method, strength, ties, tolerance)
     check_fit(content.shape[2] if content.ndim == 3 else 1, reference)

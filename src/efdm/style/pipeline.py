@@ -96,8 +96,8 @@ def fade(content: Tensor, output: Tensor, strength: float | Tensor) -> Tensor:
 def spans(length: int, tile: int, margin: int, grid: int, strides: Sequence[int]) -> Iterator[tuple[slice, slice, slice]]:
     """Cut a side of ``length`` pixels into tiles that start at multiples of ``grid``, each with a margin on both sides.
 
-    Yields, in cells of the strides of input and output: the input with margins, the output without, and where the latter
-    lies in the output with margins.
+    Yields three slices per tile, in cells of the strides of input and output: the tile with margins in the input, the tile
+    in the output, and the tile in the output of the input with margins.
     """
     tile, margin = _ceil(tile, grid) * grid, _ceil(margin, grid) * grid
     for start in range(0, length, tile):

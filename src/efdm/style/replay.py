@@ -18,7 +18,7 @@ _LOCK = threading.Lock()  # a process captures one graph at a time, and the next
 class Captured:
     """``function(x)`` as a CUDA graph for the shape of ``x``. Tensors that the function reads must keep their addresses."""
 
-    @torch.inference_mode(False)  # outputs of an inference mode could not be overwritten outside
+    @torch.inference_mode(False)  # tensors of inference mode cannot be modified outside it
     @torch.no_grad()
     def __init__(self, function: Callable[[Tensor], Tensor], x: Tensor) -> None:
         self.function, self.x, self.graph = function, x.clone(), torch.cuda.CUDAGraph()

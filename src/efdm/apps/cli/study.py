@@ -45,13 +45,13 @@ def make(
     device: Device = None,
 ) -> None:
     """Render pairs of content and style by several candidates, under random names."""
-    if (content is None) != (style is None):
-        raise SettingError("photographs and paintings are required together; pass both or neither", ("content", "style"))
-    if content is None or style is None:
-        chosen = embedded_pairs(pairs)
-    else:
+    if content is not None and style is not None:
         sources = find_pictures(content), find_pictures(style)
         chosen = make_pairs(*sources, pairing=pairing, most=pairs)  # type: ignore[arg-type]
+    elif content is None and style is None:
+        chosen = embedded_pairs(pairs)
+    else:
+        raise SettingError("photographs and paintings are required together; pass both or neither", ("content", "style"))
     renders = load_renders(
         candidate or DEFAULT_CANDIDATES, chosen, vgg=vgg, iterations=iterations, device=resolve_device(device)
     )
