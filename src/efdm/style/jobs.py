@@ -60,10 +60,10 @@ def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, 
             return Result(0, skipped=1)
         prepared = plan.looks[0].prepare(stylizer, options)
         return Result(stylize_video(plan.content, plan.out, stylizer, options, **prepared, progress=progress))
-    targets = {(look, source): plan.target(source, look) for look in plan.looks for source in plan.contents}
-    missing = {pair: path for pair, path in targets.items() if not plan.saving.skips(path)}
+    pairs = [(look, source) for look in plan.looks for source in plan.contents]
+    missing = {(look, source) for look, source in pairs if not plan.saving.skips(plan.target(source, look))}
     if not missing:
-        return Result(0, skipped=len(targets))
+        return Result(0, skipped=len(pairs))
     if isinstance(options.size, int):  # contents have at least this size; they are read after the styles are prepared
         stylizer.check_memory("content and the style", options.size, options.size, 2 if options.style_size is None else 1)
     done, attempted, total = 0, 0, len(missing)
@@ -77,18 +77,7 @@ def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, 
                 prepared = spec.prepare(stylizer, options)
         readable = [source for source in sources if prepared and source not in unreadable]  # others are already reported
         attempted += len(sources) - len(readable)
-
-        def attempt(source: Source, spec: LookSpec = spec, prepared: dict[str, Any] = prepared) -> Exception | None:
-            try:
-                unreadable.add(source)  # discarded once it has been read
-                picture = source.read()
-                unreadable.remove(source)
-                result = stylizer.stylize(picture, **prepared, options=options)
-                result.save(missing[spec, source], quality=plan.saving.quality)
-            except FAILURES as problem:
-                return problem
-            return None
-
+        attempt = partial(_attempt, plan=plan, stylizer=stylizer, look=spec, prepared=prepared, unreadable=unreadable)
         with _workers(stylizer, options, len(readable)) as parallel_map:
             for source, error in zip(readable, parallel_map(attempt, readable), strict=True):
                 attempted += 1
@@ -98,7 +87,24 @@ def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, 
                         raise error
                     done += 1
     progress(Progress("stylizing", total, total))
-    return Result(done, total - done, len(targets) - total)
+    return Result(done, total - done, len(pairs) - total)
+
+
+def _attempt(
+    source: Source, plan: Plan, stylizer: Stylizer, look: LookSpec, prepared: dict[str, Any], unreadable: set[Source]
+) -> Exception | None:
+    """Stylize a picture and write the result. Return the error if that fails."""
+    try:
+        picture = source.read()
+    except FAILURES as error:
+        unreadable.add(source)
+        return error
+    try:
+        result = stylizer.stylize(picture, **prepared, options=plan.options)
+        result.save(plan.target(source, look), quality=plan.saving.quality)
+    except FAILURES as error:
+        return error
+    return None
 
 
 @contextmanager
