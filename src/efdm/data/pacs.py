@@ -57,8 +57,10 @@ def load_pacs(
     folder = (_lists_folder(sources) if lists is None else Path(lists)) if split == "official" else None
     listed = {} if folder is None else read_lists(folder)
     pictures, extra = find_items(sources)
-    known = {item.key for item in pictures if item.domain in PICTURES and item.label in CLASSES}
-    known = set(map(key, listed["test"])) if listed else known
+    if listed:
+        known = set(map(key, listed["test"]))
+    else:
+        known = {item.key for item in pictures if item.domain in PICTURES and item.label in CLASSES}
     items = [item for item in pictures if item.key in known]
     if not items:
         domains = first_few(sorted({item.domain for item in pictures}))

@@ -321,7 +321,8 @@ def pretrained(name: str | None = None, *, weights: str | Path | None = None, vg
     """
     if name:
         check_choice("model", name, NETWORKS)
-    stored = None if weights is None else (describe(weights) or (None,))[0]
+    described = None if weights is None else describe(weights)
+    stored = None if described is None else described[0]
     if name is None and weights is not None and stored is None:
         raise SettingError(f"{weights} does not name its network; pass a name, one of {', '.join(NETWORKS)}", "model")
     name = name or stored or next(iter(NETWORKS))

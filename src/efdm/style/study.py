@@ -199,14 +199,14 @@ def embedded_pairs(most: int | None = None) -> list[Pair]:
 
 
 def load_renders(
-    words: Sequence[str] = DEFAULT_CANDIDATES,
+    specs: Sequence[str] = DEFAULT_CANDIDATES,
     pairs: Sequence[Pair] = (),
     *,
     vgg: str | Path | None = None,
     iterations: int | None = None,
     device: Any = "cpu",
 ) -> dict[str, tuple[Render, Mapping[str, object]]]:
-    """Return the candidates that ``words`` name.
+    """Return the candidates that ``specs`` describe, by name.
 
     ``MODEL``, ``MODEL:METHOD`` or ``MODEL:METHOD:STRENGTH`` is a row of `NETWORKS`, with a row of `MATCHERS`.
     ``NAME=FILE.safetensors`` is a network written by a training run. ``optimiser:METHOD`` is a row of `OPTIMISERS`.
@@ -218,8 +218,8 @@ def load_renders(
         iterations: iterations of the optimisers.
     """
     renders: dict[str, tuple[Render, Mapping[str, object]]] = {}
-    for word in words:
-        name, equals, file = word.partition("=")
+    for spec in specs:
+        name, equals, file = spec.partition("=")
         if name in renders:
             raise SettingError(f"two candidates are named {name!r}; choose different names", "candidate")
         if equals and not file.endswith(".safetensors"):

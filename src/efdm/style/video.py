@@ -134,10 +134,10 @@ class OutputSmoother:
 
     def blend(self, content: Tensor, output: Tensor) -> Tensor:
         """Return the blended output of the content that was passed to `align`."""
-        calm = output if self._aligned is None else torch.lerp(output, *self._aligned).clamp(0, 1)
+        blended = output if self._aligned is None else torch.lerp(output, *self._aligned).clamp(0, 1)
         # stored without the sharpening, because repeated sharpening turns texture into ripples
-        self._past = (content, calm)
-        return calm if calm is output else sharpen_like(calm, output)
+        self._past = (content, blended)
+        return blended if blended is output else sharpen_like(blended, output)
 
 
 def sharpen_like(blurred: Tensor, sharp: Tensor) -> Tensor:

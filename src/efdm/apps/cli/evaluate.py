@@ -31,7 +31,7 @@ def style(
     content: Annotated[str, option("Photographs: a folder or a zip.")] = "",
     style: Annotated[str, option("Paintings: a folder or a zip.")] = "",
     model: Annotated[Words, choice(NETWORKS, "Trained network. Repeat for several.")] = None,
-    network: Annotated[Words, option("NAME=FILE of `efdm train`, or a decoder.pth. Repeat for several.")] = None,
+    network: Annotated[Words, option("NAME=FILE of `efdm train style`, or a decoder.pth. Repeat for several.")] = None,
     method: Annotated[Words, choice(MATCHERS, "Repeat for several. Default: the method a network was trained with.")] = None,
     strength: Annotated[str, option("Strengths from 0 to 1, comma-separated: 0,0.25,0.5,0.75,1.")] = "1",
     optimiser: Annotated[Words, choice(OPTIMISERS, "Optimise the pixels of each result. Repeat for several.")] = None,

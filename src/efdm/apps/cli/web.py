@@ -17,7 +17,7 @@ DEFAULT = Limits()
 def run_app(
     port: Annotated[int | None, option("Default: the first free port from 7860.", min=1, max=65535)] = None,
     share: Annotated[bool, option("Also open a public address at gradio.live for a week.", "--share")] = False,
-    network: Annotated[Words, option("NAME=FILE, a network written by `efdm train`. Repeat for several.")] = None,
+    network: Annotated[Words, option("NAME=FILE, a network of `efdm train style`. Repeat for several.")] = None,
     vgg: Vgg = None,
     classifier: Annotated[Words, option("NAME=FOLDER of `efdm dg train`, for the tab Domains. Repeat for several.")] = None,
     max_megabytes: Annotated[int, option("Size limit of an uploaded file.", min=1)] = DEFAULT.megabytes,

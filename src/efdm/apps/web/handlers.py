@@ -31,6 +31,7 @@ from efdm.text import make_unique, plural
 MAX_STYLES = 4  # corners of the mixing pad
 MAX_REFERENCES = 16
 MAX_BYTES = 512 * 2**20  # of prepared styles in memory
+CLOSE_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -114,11 +115,11 @@ class Handlers:
                 self._running -= 1
                 self._changed.notify_all()
 
-    def close(self, timeout: float = 10) -> None:
-        """Stop running requests at their next step, and wait for them for at most ``timeout`` seconds."""
+    def close(self) -> None:
+        """Stop running requests at their next step, and wait for them for at most `CLOSE_SECONDS`."""
         self._stopping.set()
         with self._changed:
-            self._changed.wait_for(lambda: self._running == 0, timeout)
+            self._changed.wait_for(lambda: self._running == 0, CLOSE_SECONDS)
 
     def stylize(
         self, content: str | Path | None, styles: Mixture, *, model: str = "small", **settings: Any
@@ -147,8 +148,9 @@ class Handlers:
         for done, (model, method) in enumerate(product(models, methods)):
             self._check_stopping()
             progress(Progress("stylizing", done, len(models) * len(methods)))
-            results.append((out / f"{model}-{method}.png", f"{model}, {method}"))
-            self._stylize(picture, styles, model, method=method, **settings).save(results[-1][0])
+            file = out / f"{model}-{method}.png"
+            self._stylize(picture, styles, model, method=method, **settings).save(file)
+            results.append((file, f"{model}, {method}"))
         return results
 
     def stylize_video(
