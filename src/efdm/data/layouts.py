@@ -24,7 +24,7 @@ SPLITS = ("train", "val", "test")
 SPLIT_FOLDERS: Mapping[str, str] = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "crossval"), "val"),
-    **dict.fromkeys(("test",), "test"),
+    "test": "test",
     **dict.fromkeys(("full", "all", "images"), "whole"),
 }
 TEXT_FILES = ("", ".txt", ".md")  # allowed next to the zips of domains

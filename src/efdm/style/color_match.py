@@ -123,14 +123,16 @@ def prepare_reference(
 
 
 def _reference(planes: Planes, space: str, method: Method) -> Reference:
+    if space != "rgb":
+        _check_rgb(len(planes.values), space)
+    if method == "joint":
+        return Reference(space, method, None, SPACES[space].forward(planes.pick(planes.unit())))
     values, levels = planes.pick(planes.values), planes.levels
     if space != "rgb":
-        _check_rgb(len(values), space)
-    if space != "rgb" or not levels or method == "joint":
-        values = SPACES[space].forward(planes.pick(planes.unit()))
-        if method == "joint" or space == "rgb":
-            return Reference(space, method, None, values if method == "joint" else values.sort(1).values)
-        values, levels = (values.clamp(0, 1) * (SPACE_LEVELS - 1)).round().int(), SPACE_LEVELS
+        unit = SPACES[space].forward(planes.pick(planes.unit()))
+        values, levels = (unit.clamp(0, 1) * (SPACE_LEVELS - 1)).round().int(), SPACE_LEVELS
+    elif not levels:
+        return Reference(space, method, None, values.sort(1).values)
     return Reference(space, method, add_counts(values.new_zeros(len(values), levels, dtype=torch.int64), values))
 
 

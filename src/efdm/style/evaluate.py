@@ -162,7 +162,7 @@ def evaluate(
     total = len(pairs) * len(candidates)
     finished = total - sum(map(len, todo.values()))
     content_stems, style_stems = (stems(list({p[side].name: p[side] for p in pairs}.values())) for side in (0, 1))
-    where, warm = environment(device), set[str]()
+    machine, warm = environment(device), set[str]()
     for pair, missing in todo.items():
         try:
             content, style = (read_resized(source, size).to(device) for source in pair)
@@ -186,7 +186,7 @@ def evaluate(
             paths = _paths(candidate, size, *stem)
             timed = candidate.label in warm and candidate.metadata["kind"] != "unchanged"
             warm.add(candidate.label)
-            setup: Record = {"candidate": dict(candidate.metadata), "settings": settings, "environment": where}
+            setup: Record = {"candidate": dict(candidate.metadata), "settings": settings, "environment": machine}
             line: Record = {
                 "label": candidate.label, "setup": digest(setup)[:8], "content": pair.content.name, "style": pair.style.name,
                 "pictures": paths, "pixels": list(content.shape[-2:]),

@@ -174,30 +174,30 @@ class Stylizer:
         check_strength(options.strength, len(rgb))
         shape = working_size(rgb, options.size)
         self.check_memory("content", *shape, len(rgb))
-        where = self.find_regions(rgb, opaque, style, regions, size)
-        options = resolve_strength(options, where)
-        where = self.recolor_regions(where, rgb, options.preserve_color)
-        graph = self._find_graph(rgb, shape, style, where, options)
+        prepared = self.find_regions(rgb, opaque, style, regions, size)
+        options = resolve_strength(options, prepared)
+        prepared = self.recolor_regions(prepared, rgb, options.preserve_color)
+        graph = self._find_graph(rgb, shape, style, prepared, options)
         # launched before the check, which waits until the range of the content is on the host
         replayed = None if graph is None else graph(resize(rgb, shape))
         check()
-        output = self.run(rgb, shape, where, options) if replayed is None else replayed
-        output = finish(output, rgb, where, options)
+        output = self.run(rgb, shape, prepared, options) if replayed is None else replayed
+        output = finish(output, rgb, prepared, options)
         return convert_back(output if opened.rgb.ndim == 4 else output[0], content, opened)
 
     __call__ = stylize
 
     def _find_graph(
-        self, rgb: Tensor, shape: tuple[int, int], style: object, where: list[Region], options: StylizeOptions
+        self, rgb: Tensor, shape: tuple[int, int], style: object, regions: list[Region], options: StylizeOptions
     ) -> Captured | None:
         """Return the CUDA graph of a call that repeats an earlier one, or None for other calls."""
-        look = where[0].look
+        look = regions[0].look
         capturable = (
             rgb.is_cuda
             and len(rgb) * shape[0] * shape[1] <= MAX_PIXELS
             and look is style  # prepared by the caller
-            and len(where) == 1
-            and where[0].mask is None
+            and len(regions) == 1
+            and regions[0].mask is None
             and look.masks == (None,)
             and options.stroke == 1
             and options.ties is None
@@ -216,7 +216,7 @@ class Stylizer:
         stream = torch.cuda.current_stream(rgb.device)
         return self._graphs.get((weakref.ref(look), len(rgb), shape, stream, options.method, options.tolerance), capture)
 
-    def run(self, rgb: Tensor, shape: Sequence[int], where: list[Region], options: StylizeOptions) -> Tensor:
+    def run(self, rgb: Tensor, shape: Sequence[int], regions: list[Region], options: StylizeOptions) -> Tensor:
         """Return the output of the network for the content resized to ``shape``, after passes at smaller sizes."""
         generator = torch.Generator(self.device).manual_seed(options.seed) if options.ties == "random" else None
         arguments = match_options(self.network, options.method, options.ties, options.tolerance, generator)
@@ -224,7 +224,7 @@ class Stylizer:
         stroke = options.stroke
         while True:
             size = (max(1, round(shape[0] / stroke)), max(1, round(shape[1] / stroke)))
-            match: Any = partial(self._match_regions, size=size, where=where, method=options.method, options=arguments)
+            match: Any = partial(self._match_regions, size=size, regions=regions, method=options.method, options=arguments)
             start = None
             if output is not None:
                 match, start = partial(_refine, match=match), self._resized(output, size)
@@ -238,12 +238,12 @@ class Stylizer:
         return resize(rgb, size).to(self.dtype, memory_format=torch.channels_last)
 
     def _match_regions(
-        self, depth: int, x: Tensor, size: Sequence[int], where: list[Region], method: str, options: dict[str, object]
+        self, depth: int, x: Tensor, size: Sequence[int], regions: list[Region], method: str, options: dict[str, object]
     ) -> Tensor:
         """Match the features after stage ``depth`` of a content of ``size`` to the looks of its regions."""
-        masks = [mask for mask, _ in where if mask is not None]
+        masks = [mask for mask, _ in regions if mask is not None]
         cells = iter(region_cells(masks, size, self.network.strides[depth]) if masks else [])
-        parts = [(look, options if mask is None else {**options, "content_mask": next(cells)}) for mask, look in where]
+        parts = [(look, options if mask is None else {**options, "content_mask": next(cells)}) for mask, look in regions]
 
         def match_channels(part: Tensor, channels: slice) -> Tensor:
             for look, arguments in parts:
@@ -261,12 +261,12 @@ class Stylizer:
             features.append(prepare(x, style_mask=None if mask is None else style_cells(mask, size, stride)))
         return tuple(features)
 
-    def recolor_regions(self, where: list[Region], content: Tensor, preserve_color: str) -> list[Region]:
+    def recolor_regions(self, regions: list[Region], content: Tensor, preserve_color: str) -> list[Region]:
         """Return the regions with their styles recoloured for a content, if the row of `COLORS` does so."""
         before = COLORS[preserve_color].before
         if before is None:
-            return where
-        return [Region(mask, self._recolored(look, before, content, mask)) for mask, look in where]
+            return regions
+        return [Region(mask, self._recolored(look, before, content, mask)) for mask, look in regions]
 
     def _recolored(self, look: Look, recolor: Callable[..., Tensor], content: Tensor, mask: Tensor | None) -> Look:
         pictures, features = [], []
@@ -316,18 +316,18 @@ class Stylizer:
         return batch, (picture.alpha[0] > 0).to(self.device, torch.float32)
 
 
-def resolve_strength(options: StylizeOptions, where: list[Region]) -> StylizeOptions:
+def resolve_strength(options: StylizeOptions, regions: list[Region]) -> StylizeOptions:
     """Return the options with the automatic strength, the mean over the looks of all regions, in place of "auto"."""
     if not isinstance(options.strength, str):
         return options
-    return replace(options, strength=sum((look.strength for _, look in where), 0.0) / len(where))
+    return replace(options, strength=sum((look.strength for _, look in regions), 0.0) / len(regions))
 
 
-def finish(output: Tensor, content: Tensor, where: list[Region], options: StylizeOptions) -> Tensor:
+def finish(output: Tensor, content: Tensor, regions: list[Region], options: StylizeOptions) -> Tensor:
     """Return the output of the network in the size of the content, filtered, recoloured and pasted into the regions."""
     output = COLORS[options.preserve_color].after(PHOTOREAL[options.photoreal](content, output), content)
     output = fade(content, output, options.strength)  # type: ignore[arg-type]
-    return paste_inside(output, content, [mask for mask, _ in where])
+    return paste_inside(output, content, [mask for mask, _ in regions])
 
 
 def _refine(depth: int, x: Tensor, match: Callable[[int, Tensor], Tensor]) -> Tensor:

@@ -68,17 +68,17 @@ def _stylize(
             now = resize(full, working_size(full, options.size))[0]
             if before is None or now.shape != before.shape:
                 stylizer.check_memory("video", *now.shape[-2:])
-                located = stylizer.find_regions(full, None, look, regions, options.style_size or options.size)
-                resolved = resolve_strength(options, located)
+                prepared = stylizer.find_regions(full, None, look, regions, options.style_size or options.size)
+                resolved = resolve_strength(options, prepared)
             if before is None or now.shape != before.shape or is_cut(before, now):
                 smoother = OutputSmoother(options.temporal, stylizer.network.max_stride)
-            where = stylizer.recolor_regions(located, full, options.preserve_color)
+            recolored = stylizer.recolor_regions(prepared, full, options.preserve_color)
             margin = smoother.align(now)
             padded = F.pad(now[None], margin, mode="replicate")
-            moved = [Region(_pad_mask(mask, now, margin), part) for mask, part in where]
+            moved = [Region(_pad_mask(mask, now, margin), part) for mask, part in recolored]
             output = F.pad(stylizer.run(padded, padded.shape[-2:], moved, resolved), [-side for side in margin])
             output = smoother.blend(now, output[0])
-            output = finish(output[None], full, where, resolved)[0]
+            output = finish(output[None], full, recolored, resolved)[0]
         before = now
         yield output.cpu()
 
