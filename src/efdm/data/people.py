@@ -135,17 +135,17 @@ def read_people(
     if min(size) < 1:
         raise SettingError(f"size must be a height and a width of at least 1 pixel, got {tuple(size)}", "size")
     check_choice("damaged", damaged, ("raise", "skip"))
-    found = find_people(path, layout, split)
-    name = Path(path).absolute().name.removesuffix(".zip") if found.layout in UNNAMED else found.layout
-    data = read_shots(name, found.shots, size, progress)
+    listing = find_people(path, layout, split)
+    name = Path(path).absolute().name.removesuffix(".zip") if listing.layout in UNNAMED else listing.layout
+    data = read_shots(name, listing.shots, size, progress)
     if data.skipped and damaged == "raise":
         reasons = first_few([reason for _, reason in data.skipped], 5)
-        message = f"{path}: {len(data.skipped)} of {plural(len(found.shots), 'picture')} cannot be read: {reasons}"
+        message = f"{path}: {len(data.skipped)} of {plural(len(listing.shots), 'picture')} cannot be read: {reasons}"
         raise PictureError(f"{message}; replace them or choose damaged='skip'", "damaged")
     reports = {"damaged": [name for name, _ in data.skipped], "the same for different people": _identical_pictures(data)}
     notes = [f"{plural(len(names), 'picture')} {what}: {first_few(names)}" for what, names in reports.items() if names]
-    incomplete = missing(found.layout, {split: len(at) for split, at in data.splits.items()})
-    return replace(data, skipped=[*found.skipped, *data.skipped], notes=[*found.notes, *incomplete, *notes])
+    incomplete = missing(listing.layout, {split: len(at) for split, at in data.splits.items()})
+    return replace(data, skipped=[*listing.skipped, *data.skipped], notes=[*listing.notes, *incomplete, *notes])
 
 
 def read_shots(name: str, shots: Sequence[Shot], size: tuple[int, int], progress: Report = ignore) -> PersonSet:

@@ -54,7 +54,9 @@ def stylize(
     preserve_color: Annotated[
         str, choice(COLORS, "content: recolour the style first; luminance: change only the brightness.")
     ] = StylizeOptions.preserve_color,
-    photoreal: Annotated[str, choice(PHOTOREAL, "Keep edges, for photographs as styles.")] = StylizeOptions.photoreal,
+    photoreal: Annotated[
+        str, choice(PHOTOREAL, "Keep the edges of the content, for photographs as styles.")
+    ] = StylizeOptions.photoreal,
     content_mask: Annotated[Paths, option("Stylize only where this picture is white. Repeat it once per region.")] = None,
     style_mask: Annotated[Paths, option("Use only the white part of the style. Repeat it once per style or region.")] = None,
     size: Annotated[

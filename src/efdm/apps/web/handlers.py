@@ -166,7 +166,7 @@ class Handlers:
         def bounded(report: Progress) -> None:
             self._check_stopping()
             if report.done > frames:  # the header understated the length
-                raise SettingError(f"{source.name} is longer than {self.limits.seconds} s; cut it", "content")
+                raise SettingError(f"{source.name} is longer than {self.limits.seconds} s; trim it", "content")
             progress(report)
 
         out = self._new_folder() / f"{_name(video, styles)}.mp4"
@@ -257,7 +257,7 @@ class Handlers:
             raise SettingError(f"{source.name} has {width} x {height} pixels, {limit}; make it smaller", "content")
         if seconds > self.limits.seconds:
             limit = f"at most {plural(self.limits.seconds, 'second')} are allowed"
-            raise SettingError(f"{source.name} lasts {seconds:.0f} s, {limit}; cut it", "content")
+            raise SettingError(f"{source.name} lasts {seconds:.0f} s, {limit}; trim it", "content")
         return frames
 
     def _new_folder(self) -> Path:
