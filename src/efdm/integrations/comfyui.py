@@ -88,7 +88,7 @@ class StyleTransfer(Node):
 
 
 class ColorMatch(Node):
-    """Give a batch of images exactly the colours of the reference images, which are pooled.
+    """Match the colours of a batch of images with those of the reference images, which are pooled.
 
     ``frames="together"`` matches the batch as one distribution, so that the frames of a video do not flicker.
     """

@@ -60,7 +60,7 @@ TRAIN = {"style": Command("train:style", "Train a style transfer network on your
 EVALUATE = {"style": Command("evaluate:style", "Stylize pairs of pictures and measure the results.", "style")}
 COMMANDS: Mapping[str, Command] = {
     "stylize": Command("stylize:stylize", "Stylize pictures or a video.", "style"),
-    "match": Command("match:match", "Give pictures or a video exactly the colours of a reference.", "style"),
+    "match": Command("match:match", "Match the colours of pictures or a video with a reference.", "style"),
     "app": Command("web:run_app", "Open a web page: stylize pictures and videos, compare models.", "app"),
     "demo": Command("demo:demo", "Stylize the pictures in the package and write three contact sheets.", "style"),
     "train": Command(TRAIN, "Train a style transfer network.", "style"),

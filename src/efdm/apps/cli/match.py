@@ -47,7 +47,7 @@ def match(
     workers: files.Workers = None,
     output: files.Output = "",
 ) -> None:
-    """Give pictures or a video exactly the colours of a reference.
+    """Match the colours of pictures or a video with a reference, exactly in every channel.
 
     A video is matched as a whole, so it does not flicker. Pictures of a folder are matched one by one and written to OUT.
 
