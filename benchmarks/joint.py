@@ -2,7 +2,7 @@
 
     python benchmarks/joint.py --content ZIP --style ZIP --vgg FILE [--pairs 12] [--device cuda] [--out FILE]
 
-Distances are taken between features of the normalised VGG-19 (--vgg) of content and style, 512 x 512 pixels: the sliced
+Distances are taken between features of the normalized VGG-19 (--vgg) of content and style, 512 x 512 pixels: the sliced
 Wasserstein-1 distance over 256 directions that no matcher uses, as a share of that of EFDM, and the Gram error.
 "halves" compares two halves of the positions of the same style. Without --content only times are measured. "bound" is the
 longest acceptable time of a joint match: (rotations + 1) plain matches with their matrix products, and one WCT. Times on the
@@ -23,7 +23,7 @@ from torch import Tensor
 from efdm import efdm, prepare
 from efdm.data import find_pictures
 from efdm.models.vgg import VGG
-from efdm.models.weights import load_normalised_encoder
+from efdm.models.weights import load_normalized_encoder
 from efdm.nn.losses import random_directions, sliced_loss
 from efdm.ops import PreparedStyle, match_jointly, match_principal, wct
 from efdm.style.evaluate import make_pairs, read_resized
@@ -74,7 +74,7 @@ def distances(features: Iterable[dict[str, tuple[Tensor, Tensor]]]) -> list[dict
 
 def encode(options: argparse.Namespace) -> Iterable[dict[str, tuple[Tensor, Tensor]]]:
     """Yield the features of content and style after every layer, ``(1, c, n)``, for each pair."""
-    encoder = load_normalised_encoder(VGG("vgg19", LAYERS[-1]), path=options.vgg).eval().to(options.device)
+    encoder = load_normalized_encoder(VGG("vgg19", LAYERS[-1]), path=options.vgg).eval().to(options.device)
     contents, styles = find_pictures(options.content), find_pictures(options.style)
     for pair in make_pairs(contents, styles, most=options.pairs):
         pictures = [read_resized(source, SIDE)[..., :SIDE, :SIDE].to(options.device) for source in pair]
@@ -122,7 +122,7 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--content", type=Path, help="folder or zip of content pictures")
     parser.add_argument("--style", type=Path, help="folder or zip of style pictures")
-    parser.add_argument("--vgg", type=Path, help="normalised VGG-19")
+    parser.add_argument("--vgg", type=Path, help="normalized VGG-19")
     parser.add_argument("--pairs", type=int, default=12)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--threads", type=int, default=1)

@@ -8,7 +8,7 @@ gallery or a video, or with a style to encode for every image. On a GPU these tw
 
 The methods alternate within one run, so that their ratios do not depend on the state of the machine. Weights are random
 because they do not affect the time. On a GPU the network runs in bfloat16, cuDNN searches for the fastest algorithms, and
-the device is synchronised around every ten calls.
+the device is synchronized around every ten calls.
 """
 
 import statistics

@@ -117,7 +117,7 @@ def time_rows() -> Iterator[Row]:
     efdm, adain = (1e3 * gpu["vgg16", method, "encoded", 1]["seconds"] for method in ("efdm", "adain"))
     found, claim = f"{efdm:.2f} and {adain:.2f} ms", "EFDM is about as fast as AdaIN (within 5 %)"
     yield Row(place, claim, setting, "3.9 and 3.8 ms", found, judged(efdm / adain < 1.05), measured)
-    paper, claim = "256/s on a V100, not synchronised", "EFDM makes 256 pictures of 512 x 512 per second"
+    paper, claim = "256/s on a V100, not synchronized", "EFDM makes 256 pictures of 512 x 512 per second"
     yield Row(place, claim, setting, paper, f"{1e3 / efdm:.0f}/s", "not comparable", measured)
     claim, slower = "EFDM is faster than Gatys, CMD and HM", ("gatys", "cmd", "hm-skimage")
     paper = ", ".join(f"{TITLES[m]} {PAPER_SECONDS[m]:g} s" for m in slower)

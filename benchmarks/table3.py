@@ -1,18 +1,18 @@
-"""Time and evaluate the methods of the paper's Table 3 and Figure 5, all with the normalised VGG-19 up to relu4_1.
+"""Time and evaluate the methods of the paper's Table 3 and Figure 5, all with the normalized VGG-19 up to relu4_1.
 
     python benchmarks/table3.py --inputs figure-inputs.zip --photos photoreal.zip --out runs/table3 [--device cuda]
         [--decoder METHOD=FILE ...] [--side 512] [--size 384] [--iterations N] [--limit SECONDS]
     python benchmarks/table3.py --judge --inputs figure-inputs.zip --photos photoreal.zip --out runs/table3
 
-The first command times one picture of ``--side`` x ``--side`` pixels, with the device synchronised, and stylizes all pairs
+The first command times one picture of ``--side`` x ``--side`` pixels, with the device synchronized, and stylizes all pairs
 at a short side of ``--size``. The second measures the pictures, on any machine, with VGG-16 as in `efdm evaluate style`, and
 writes the record and Figure 5. ``--inputs`` is the folder "input" of pytorch-AdaIN, ``--photos`` holds pairs of
 deep-photo-styletransfer.
 
-Gatys and CMD optimise pixels, starting from the content: Gram matrices of relu1_1 to relu4_1 and the content at relu4_1, by
+Gatys and CMD optimize pixels, starting from the content: Gram matrices of relu1_1 to relu4_1 and the content at relu4_1, by
 L-BFGS; moments of conv1_1 to conv4_1, by Adam. AdaIN, HM and EFDM include both encodings and the decoding. "hm-skimage" is
 the published form of HM: scikit-image on the CPU. A method without ``--decoder`` uses that of EFDM, which defaults to the
-weights "vgg19-efdm". With ``--iterations``, times of optimisers are extrapolated to their own number. "fp32" means torch's
+weights "vgg19-efdm". With ``--iterations``, times of optimizers are extrapolated to their own number. "fp32" means torch's
 defaults: on a GPU, TF32 in convolutions.
 """
 
@@ -38,7 +38,7 @@ from efdm.models import StyleNetwork
 from efdm.models.weights import checksum, find, pretrained
 from efdm.stats import standard_error
 from efdm.style.measures import load_metrics
-from efdm.style.optimise import CONVS, OPTIMISERS, RELUS, gram_loss, optimise
+from efdm.style.optimize import CONVS, OPTIMIZERS, RELUS, gram_loss, optimize
 from efdm.style.pipeline import transfer
 from efdm.training.device import default_device
 
@@ -51,14 +51,14 @@ PAIRS = (  # pictures of AdaIN's figures, which the paper uses as well
     ("flowers", "trial"), ("cornell", "contrast_of_forms"),
 )  # fmt: skip
 TRAINED = ("adain", "hm", "efdm")
-OPTIMISED = {
+OPTIMIZED = {
     # chosen by eye on one portrait: with a scale of 1, the content is almost unchanged
     "gatys": replace(
-        OPTIMISERS["gatys"], style_taps=RELUS[:4], style_loss=partial(gram_loss, scale=10.0), content_tap="relu4_1"
+        OPTIMIZERS["gatys"], style_taps=RELUS[:4], style_loss=partial(gram_loss, scale=10.0), content_tap="relu4_1"
     ),
-    "cmd": replace(OPTIMISERS["cmd"], style_taps=CONVS[:4]),
+    "cmd": replace(OPTIMIZERS["cmd"], style_taps=CONVS[:4]),
 }
-METHODS = (*OPTIMISED, *TRAINED)
+METHODS = (*OPTIMIZED, *TRAINED)
 ROUNDS = {"cpu": 5, "cuda": 21}
 MEASURES = (
     "lpips", "edge_ssim", "style_distance", "gram_distance", "skewness_error", "kurtosis_error", "infinity_norm_error",
@@ -89,8 +89,8 @@ def trained(network: StyleNetwork, method: str) -> Method:
     return run
 
 
-def optimised(name: str, network: StyleNetwork, iterations: int | None) -> Method:
-    return lambda content, style: optimise(content, style, OPTIMISED[name], network.stages[0], iterations=iterations)  # type: ignore[arg-type]
+def optimized(name: str, network: StyleNetwork, iterations: int | None) -> Method:
+    return lambda content, style: optimize(content, style, OPTIMIZED[name], network.stages[0], iterations=iterations)  # type: ignore[arg-type]
 
 
 def with_skimage(network: StyleNetwork) -> Method:
@@ -138,10 +138,10 @@ def times(networks: dict[str, StyleNetwork], options: argparse.Namespace) -> lis
             run = trained(load(options.files[method], device).bfloat16(), method)
             graphs[method] = graphed(lambda x, run=run: run(x, halves[1]), halves[0])
         add(graphs, ROUNDS[device], precision="bf16, CUDA graph")
-    for method, row in OPTIMISED.items():
-        optimised(method, networks["efdm"], 2)(*inputs)
+    for method, row in OPTIMIZED.items():
+        optimized(method, networks["efdm"], 2)(*inputs)
         steps = options.iterations or row.iterations
-        add({method: partial(optimised(method, networks["efdm"], steps), *inputs)}, 1, share=steps / row.iterations)
+        add({method: partial(optimized(method, networks["efdm"], steps), *inputs)}, 1, share=steps / row.iterations)
     return rows
 
 
@@ -157,7 +157,7 @@ def make(options: argparse.Namespace) -> None:
     torch.backends.cudnn.benchmark = False  # the pairs have many shapes, and cuDNN would search algorithms for each
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "times.json").write_text(json.dumps(record, indent=1) + "\n")
-    methods = {name: optimised(name, networks["efdm"], options.iterations) for name in OPTIMISED}
+    methods = {name: optimized(name, networks["efdm"], options.iterations) for name in OPTIMIZED}
     methods |= {name: trained(networks[name], name) for name in TRAINED}
     for name, pair in pictures(options, PHOTOS + PAIRS[: options.pairs], options.size):
         if time.perf_counter() - start > options.limit:
@@ -213,7 +213,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--device", choices=tuple(ROUNDS), default=default_device())
     for name, default in {"side": 512, "size": 384, "pairs": len(PAIRS), "limit": 10**6}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--iterations", type=int, help="of the optimisers; default: their own")
+    parser.add_argument("--iterations", type=int, help="of the optimizers; default: their own")
     options = parser.parse_args(words)
     given = dict(word.split("=", 1) for word in options.decoder)
     options.files = {method: given.get(method, given.get("efdm")) for method in TRAINED}

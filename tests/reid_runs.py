@@ -1,4 +1,4 @@
-"""Small re-identification runs for tests: a set in which people are hard to recognise without training, and settings."""
+"""Small re-identification runs for tests: a set in which people are hard to recognize without training, and settings."""
 
 import dataclasses
 from typing import Any

@@ -51,7 +51,7 @@ def vgg_normalised() -> dict[str, Tensor]:
 
 
 def randomize(network: Network) -> Network:
-    """Initialise all convolutions: residual branches start at zero, and deep activations would vanish."""
+    """Initialize all convolutions: residual branches start at zero, and deep activations would vanish."""
     for parameter in network.parameters():
         if parameter.dim() == 4:
             nn.init.kaiming_normal_(parameter)

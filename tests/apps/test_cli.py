@@ -39,7 +39,7 @@ def test_the_help_text_lists_every_command_without_importing_torch() -> None:
 def test_the_version_and_the_help_text() -> None:
     assert run("--version").output.strip() == VERSION
     assert "Usage" in run().output
-    result = run("stylise")
+    result = run("stylize")
     assert result.exit_code == 2
     assert "stylize" in result.output
 

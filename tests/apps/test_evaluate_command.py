@@ -20,7 +20,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_file(numbered_vgg("vgg16"), folder / "vgg16.safetensors")
     save_network(build("small"), folder / "network.safetensors", {"encoder": "small", "method": "adain"})
     save_network(build("vgg16"), folder / "deep.safetensors", {"encoder": "vgg16", "method": "efdm"})
-    save_encoder(VGG("vgg16"), folder / "normalised.safetensors")
+    save_encoder(VGG("vgg16"), folder / "normalized.safetensors")
     return folder
 
 
@@ -30,11 +30,11 @@ def run(home: Path, *arguments: str, out: str = "run", code: int = 0):
     return invoke(*fixed, *sets, "--content-metric", "feature_distance", *arguments, code=code)
 
 
-def test_a_trained_network_over_strengths_and_an_optimiser(home: Path) -> None:
+def test_a_trained_network_over_strengths_and_an_optimizer(home: Path) -> None:
     network = f"mine={home / 'network.safetensors'}"
-    arguments = ("--network", network, "--strength", "0,1", "--optimiser", "efdm", "--iterations", "2")
+    arguments = ("--network", network, "--strength", "0,1", "--optimizer", "efdm", "--iterations", "2")
     result = run(home, *arguments, "--pairs", "1")
-    labels = ["unchanged content", "mine adain 0", "mine adain 1", "optimiser efdm 2"]  # the network was trained with adain
+    labels = ["unchanged content", "mine adain 0", "mine adain 1", "optimizer efdm 2"]  # the network was trained with adain
     assert [r["label"] for r in read_records(home / "run")] == labels
     assert "| mine adain 1 | 1 |" in result.output
     candidate = read_records(home / "run")[3]["candidate"]
@@ -69,7 +69,7 @@ def test_a_network_uses_its_own_encoder_or_the_vgg_of_the_metrics(
 ) -> None:
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path])
     network = ("--network", f"deep={home / 'deep.safetensors'}", "--pairs", "1")
-    metrics, own = home / "vgg16.safetensors", home / "normalised.safetensors"
+    metrics, own = home / "vgg16.safetensors", home / "normalized.safetensors"
     for encoder, more in ((metrics, ("--model", "vgg16")), (own, ("--encoder", f"vgg16={own}"))):
         run(home, *network, *more, out=encoder.stem)
         used = {r["candidate"]["weights"].split("+")[1] for r in read_records(home / encoder.stem)[1:]}
@@ -85,7 +85,7 @@ def test_a_network_uses_its_own_encoder_or_the_vgg_of_the_metrics(
         (("--model", "smal", "--vgg", "/nowhere"), "(--model)"),
         (("--network", "file"), "NAME=FILE"),
         (("--network", "mine=/nowhere"), "/nowhere"),
-        (("--optimiser", "gaty"), "did you mean 'gatys'"),
+        (("--optimizer", "gaty"), "did you mean 'gatys'"),
         (("--pairing", "all"), "'order', 'grid'"),
         (("--content-metric", "ssim"), "(--content-metric)"),
         (("--vgg", "/nowhere"), "/nowhere"),

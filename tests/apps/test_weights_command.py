@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 from training import noise_pictures, numbered_vgg
 
 from efdm.models import VGG, mean_activations
-from efdm.models.weights import WEIGHTS, load_normalised_encoder
+from efdm.models.weights import WEIGHTS, load_normalized_encoder
 from efdm.style import encoder as encoders
 
 
@@ -27,12 +27,12 @@ def place(tmp_path: Path) -> Path:
 def run(place: Path, out: Path, code: int = 0, **changes: str):
     given = {"content": str(place / "photos"), "vgg": str(place / "vgg.safetensors"), **changes}
     words = [word for name, value in given.items() for word in (f"--{name}", value)]
-    return invoke("weights", "normalise", "vgg16", "-o", out, *words, code=code, COLUMNS="400")
+    return invoke("weights", "normalize", "vgg16", "-o", out, *words, code=code, COLUMNS="400")
 
 
-def test_a_normalised_encoder_is_written(place: Path) -> None:
+def test_a_normalized_encoder_is_written(place: Path) -> None:
     run(place, place / "deep" / "out.safetensors")
-    encoder = load_normalised_encoder(VGG("vgg16", "relu2_1"), path=place / "deep" / "out.safetensors")
+    encoder = load_normalized_encoder(VGG("vgg16", "relu2_1"), path=place / "deep" / "out.safetensors")
     means = mean_activations(encoder, [torch.rand(2, 3, 40, 40) * 0.5 + 0.25])
     assert all(0.2 < mean.median() < 5 for mean in means.values())
 

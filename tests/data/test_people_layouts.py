@@ -28,7 +28,7 @@ def people(found: Found, part: str) -> set[int]:
 
 
 @pytest.mark.parametrize("layout", MAKERS)
-def test_layouts_are_recognised_in_folders_and_zips_below_other_folders(layout: str, tmp_path: Path) -> None:
+def test_layouts_are_recognized_in_folders_and_zips_below_other_folders(layout: str, tmp_path: Path) -> None:
     root = MAKERS[layout](tmp_path / "copy")
     found = find_people(root)
     assert found.layout == layout
@@ -177,7 +177,7 @@ def test_lists_of_another_set_raise(tmp_path: Path) -> None:
 
 def test_folders_of_people_with_names_and_splits(tmp_path: Path) -> None:
     touch(tmp_path, ["train/ann/left_1.png", "train/ann/right_1.png", "query/bob/left_1.png", "gallery/bob/right_2.png"])
-    with pytest.raises(PictureError, match=r"no layout.*layout 'folders'"):  # cameras without numbers are not recognised
+    with pytest.raises(PictureError, match=r"no layout.*layout 'folders'"):  # cameras without numbers are not recognized
         find_people(tmp_path)
     found = find_people(tmp_path, "folders")
     assert (rows(found, "train"), rows(found, "query"), rows(found, "gallery")) == ({(1, 1), (1, 2)}, {(2, 1)}, {(2, 2)})

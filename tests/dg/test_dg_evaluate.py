@@ -21,7 +21,7 @@ class Reader(nn.Module):
         assert not torch.is_grad_enabled()
         assert images.is_contiguous(memory_format=torch.channels_last)
         self.batches.append(len(images))
-        red = images[:, 0, 0, 0] * 0.229 + 0.485  # undo the normalisation by ImageNet's mean and standard deviation
+        red = images[:, 0, 0, 0] * 0.229 + 0.485  # undo the normalization by ImageNet's mean and standard deviation
         return -self.scale * (red[:, None] - torch.arange(self.classes) / 10).abs()
 
 

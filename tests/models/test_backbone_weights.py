@@ -150,7 +150,7 @@ CLASSIFIERS = {
 
 
 @pytest.mark.parametrize("case", CLASSIFIERS)
-def test_classifier_that_does_not_fit_is_initialised(case: str, state: dict[str, Tensor], tmp_path: Path) -> None:
+def test_classifier_that_does_not_fit_is_initialized(case: str, state: dict[str, Tensor], tmp_path: Path) -> None:
     file = saved(CLASSIFIERS[case](state), tmp_path / "w.safetensors")
     made = []
     for seed in (1, 1, 2):

@@ -11,9 +11,9 @@ from training import numbered_vgg, randomize, vgg_normalised
 from efdm.data import read_picture, resize_short_side
 from efdm.data.embedded import photos
 from efdm.errors import DamagedFileError
-from efdm.models import VGG, MirrorDecoder, build, mean_activations, normalise
+from efdm.models import VGG, MirrorDecoder, build, mean_activations, normalize
 from efdm.models import weights as module
-from efdm.models.weights import MissingWeights, find, load_encoder, load_network, load_normalised_encoder, pretrained, read
+from efdm.models.weights import MissingWeights, find, load_encoder, load_network, load_normalized_encoder, pretrained, read
 
 
 def test_encoder_from_safetensors_and_pth(folder: Path) -> None:
@@ -27,24 +27,24 @@ def test_encoder_from_safetensors_and_pth(folder: Path) -> None:
     assert torch.equal(one(images), two(images))
 
 
-def test_imagenet_weights_are_normalised_once(folder: Path) -> None:
+def test_imagenet_weights_are_normalized_once(folder: Path) -> None:
     save_file(numbered_vgg("vgg16", blocks=4), folder / "vgg16.safetensors")
     means = read(find("vgg16-means"))
     plain = load_encoder("vgg16", "relu1_1")
-    scaled = load_normalised_encoder(VGG("vgg16", "relu1_1"))
+    scaled = load_normalized_encoder(VGG("vgg16", "relu1_1"))
     images = torch.rand(1, 3, 8, 8)
     torch.testing.assert_close(scaled(images) * means["conv1_1"].view(-1, 1, 1), plain(images))
     module.save_encoder(scaled, folder / "deep" / "own.safetensors")
-    again = load_normalised_encoder(VGG("vgg16", "relu1_1"), path=folder / "deep" / "own.safetensors")
+    again = load_normalized_encoder(VGG("vgg16", "relu1_1"), path=folder / "deep" / "own.safetensors")
     assert torch.equal(again.conv1_1.weight, scaled.conv1_1.weight.half().float())
 
 
-def test_normalised_file_is_rejected_as_imagenet_weights(folder: Path) -> None:
+def test_normalized_file_is_rejected_as_imagenet_weights(folder: Path) -> None:
     module.save_encoder(VGG("vgg16", "relu1_1"), folder / "own.safetensors")
     published = {"0.weight": torch.randn(3, 3, 1, 1), "0.bias": torch.zeros(3)}
     torch.save(published, folder / "vgg_normalised.pth")
     for name in ("own.safetensors", "vgg_normalised.pth"):
-        with pytest.raises(ValueError, match=f"{name} is normalised.*vgg16-397923af"):
+        with pytest.raises(ValueError, match=f"{name} is normalized.*vgg16-397923af"):
             load_encoder("vgg16", "relu1_1", path=folder / name)
 
 
@@ -54,24 +54,24 @@ def test_encoder_that_overflows_float16_is_saved_in_float32(folder: Path) -> Non
     assert all(v.dtype == torch.float16 for v in read(folder / "usual.safetensors").values())
     means = torch.ones(64)
     means[5] = 1e-7
-    normalise(encoder, {"conv1_1": means})
+    normalize(encoder, {"conv1_1": means})
     assert encoder.conv1_1.weight.abs().max() > 65504
     module.save_encoder(encoder, folder / "rare.safetensors")
-    again = load_normalised_encoder(VGG("vgg16", "relu1_1"), path=folder / "rare.safetensors")
+    again = load_normalized_encoder(VGG("vgg16", "relu1_1"), path=folder / "rare.safetensors")
     assert torch.equal(again.conv1_1.weight, encoder.conv1_1.weight)
     means[5] = 1e-45
-    normalise(encoder, {"conv1_1": means})
+    normalize(encoder, {"conv1_1": means})
     with pytest.raises(ValueError, match=r"conv1_1\.weight.*not finite"):
         module.save_encoder(encoder, folder / "never.safetensors")
     assert not (folder / "never.safetensors").exists()
 
 
-def test_vgg19_needs_a_normalised_file(folder: Path) -> None:
+def test_vgg19_needs_a_normalized_file(folder: Path) -> None:
     save_file(numbered_vgg("vgg19", blocks=1), folder / "vgg19.safetensors")
     with pytest.raises(ValueError, match=r"vgg19\.safetensors: .*missing conv2_1"):
         load_encoder("vgg16", "relu2_1", path=folder / "vgg19.safetensors")
-    with pytest.raises(ValueError, match=r"vgg19.safetensors is not normalised.*vgg19-normalised\.safetensors"):
-        load_normalised_encoder(VGG("vgg19", "relu1_1"), path=folder / "vgg19.safetensors")
+    with pytest.raises(ValueError, match=r"vgg19.safetensors is not normalized.*vgg19-normalized\.safetensors"):
+        load_normalized_encoder(VGG("vgg19", "relu1_1"), path=folder / "vgg19.safetensors")
 
 
 def test_means_fit_vgg16() -> None:
@@ -81,9 +81,9 @@ def test_means_fit_vgg16() -> None:
     assert all((m > 0).all() for m in means.values())
 
 
-def test_normalised_imagenet_weights_have_means_near_one() -> None:
+def test_normalized_imagenet_weights_have_means_near_one() -> None:
     try:
-        encoder = load_normalised_encoder(VGG("vgg16"))
+        encoder = load_normalized_encoder(VGG("vgg16"))
     except MissingWeights:
         pytest.skip("no ImageNet weights")
     pictures = [read_picture(path).rgb[None, :, :160, :160] for path in photos().values()]
@@ -147,8 +147,8 @@ def test_network_is_read_from_the_metadata(folder: Path) -> None:
         pretrained(weights=folder / "none.safetensors")
 
 
-def test_the_vgg19_of_the_package_is_normalised() -> None:
-    encoder = load_normalised_encoder(VGG("vgg19"))
+def test_the_vgg19_of_the_package_is_normalized() -> None:
+    encoder = load_normalized_encoder(VGG("vgg19"))
     photo = resize_short_side(read_picture(photos()["coffee"]).rgb, 128)[None]
     with torch.inference_mode():
         means = [features.mean().item() for features in encoder.taps(photo, ["relu1_2", "relu2_2", "relu3_4"])]

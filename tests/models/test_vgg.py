@@ -1,4 +1,4 @@
-"""VGG encoders: features, checkpoints of three formats, normalisation; and decoders that mirror them."""
+"""VGG encoders: features, checkpoints of three formats, normalization; and decoders that mirror them."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from tolerances import close
 from torch import Tensor, nn
 from training import WIDTHS, numbered_vgg, vgg_normalised
 
-from efdm.models import VGG, MirrorDecoder, load_decoder, load_vgg, mean_activations, normalise
+from efdm.models import VGG, MirrorDecoder, load_decoder, load_vgg, mean_activations, normalize
 from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD, _pad_by_parts, conv_names, pad
 
 ODD = (2, 3, 37, 30)  # not divisible by 4
@@ -140,11 +140,11 @@ def encoder() -> VGG:
     return load_vgg(VGG("vgg16", "relu3_1"), numbered_vgg("vgg16", blocks=4))
 
 
-def test_normalised_means_are_one(encoder: VGG) -> None:
+def test_normalized_means_are_one(encoder: VGG) -> None:
     batches = [torch.rand(2, 3, 24, 20), torch.rand(1, 3, 17, 31)]
     means = mean_activations(encoder, batches)
     assert max((m - 1).abs().max() for m in means.values()) > 0.1
-    for name, mean in mean_activations(normalise(encoder, means), batches).items():
+    for name, mean in mean_activations(normalize(encoder, means), batches).items():
         alive = means[name] > 0
         assert alive.float().mean() > 0.8
         torch.testing.assert_close(mean, alive.float(), rtol=1e-4, atol=1e-4)
@@ -159,15 +159,15 @@ def test_means_do_not_depend_on_the_batch_size(encoder: VGG) -> None:
     with pytest.raises(ValueError, match="needs at least one batch"):
         mean_activations(encoder, [])
     with pytest.raises(ValueError, match=r"conv3_1.*relu3_1"):
-        normalise(encoder, {name: mean for name, mean in together.items() if name != "conv3_1"})
+        normalize(encoder, {name: mean for name, mean in together.items() if name != "conv3_1"})
 
 
-def test_normalising_only_rescales_channels(encoder: VGG) -> None:
+def test_normalizing_only_rescales_channels(encoder: VGG) -> None:
     taps = [n.replace("conv", "relu") for n in encoder.names]
     images = torch.rand(1, 3, 19, 22)
     before = encoder.taps(images, taps)
     means = {n: torch.rand(WIDTHS[int(n[4]) - 1]) + 0.5 for n in encoder.names}
-    for name, old, new in zip(encoder.names, before, normalise(encoder, means).taps(images, taps), strict=True):
+    for name, old, new in zip(encoder.names, before, normalize(encoder, means).taps(images, taps), strict=True):
         torch.testing.assert_close(new * means[name].view(-1, 1, 1), old, rtol=1e-4, atol=1e-5)
 
 
@@ -177,7 +177,7 @@ def test_silent_channel_keeps_its_scale(encoder: VGG) -> None:
     images = torch.rand(2, 3, 16, 16)
     means = mean_activations(encoder, [images])
     assert means["conv1_2"][3] == 0
-    normalise(encoder, means)
+    normalize(encoder, means)
     assert all(p.isfinite().all() for p in encoder.parameters())
     assert encoder.get_submodule("conv1_2").bias[3] == -1e4  # type: ignore[index]
     after = mean_activations(encoder, [images])["conv2_1"]

@@ -37,7 +37,7 @@ def data() -> dict[str, PersonSet]:
     ],
     ids=["erm", "efdmix", "labels", "triplet", "halves", "adam"],
 )  # fmt: skip
-def test_people_are_recognised_in_new_cameras(data: dict[str, PersonSet], changes: dict[str, Any], device: str) -> None:
+def test_people_are_recognized_in_new_cameras(data: dict[str, PersonSet], changes: dict[str, Any], device: str) -> None:
     """Without training, rank 1 is at most 0.1; chance is 0.05."""
     speed = "graph" if device == "cuda" else "plain"
     trained = train(settings(iterations=40, evaluate_every=0, device=device, speed=speed, **changes), data)

@@ -11,7 +11,7 @@ from training import slim_vgg
 from efdm.models import VGG, build
 from efdm.models.weights import MissingWeights, checksum, save_encoder, save_network
 from efdm.progress import Progress, ignore
-from efdm.style.candidates import load_stylizer, network_candidate, optimiser_candidate
+from efdm.style.candidates import load_stylizer, network_candidate, optimizer_candidate
 from efdm.style.stylizer import Stylizer
 
 
@@ -23,20 +23,20 @@ def test_a_network_at_two_strengths() -> None:
     assert not torch.equal(*(c.run(content, style, ignore) for c in (faint, strong)))
 
 
-def test_an_optimiser_reports_progress_and_identifies_its_encoder() -> None:
+def test_an_optimizer_reports_progress_and_identifies_its_encoder() -> None:
     encoder = slim_vgg()
-    candidate = optimiser_candidate("cmd", encoder, iterations=2, weights="abc")
+    candidate = optimizer_candidate("cmd", encoder, iterations=2, weights="abc")
     reports: list[Progress] = []
     output = candidate.run(torch.rand(1, 3, 16, 16), torch.rand(1, 3, 16, 16), reports.append)
     assert output.shape == (1, 3, 16, 16)
-    assert (candidate.label, [r.done / r.total for r in reports]) == ("optimiser cmd 2", [0.5, 1.0])
+    assert (candidate.label, [r.done / r.total for r in reports]) == ("optimizer cmd 2", [0.5, 1.0])
     found = [
-        optimiser_candidate("gatys", e, weights=w).metadata for e in (encoder, slim_vgg("reflect")) for w in ("abc", "def")
+        optimizer_candidate("gatys", e, weights=w).metadata for e in (encoder, slim_vgg("reflect")) for w in ("abc", "def")
     ]
-    found.append(optimiser_candidate("gatys", encoder, iterations=5, weights="abc").metadata)
+    found.append(optimizer_candidate("gatys", encoder, iterations=5, weights="abc").metadata)
     assert len({json.dumps(dict(t)) for t in found}) == 5
     with pytest.raises(ValueError, match="did you mean 'gatys'"):
-        optimiser_candidate("gaty", encoder)
+        optimizer_candidate("gaty", encoder)
 
 
 def test_a_network_file_names_its_network_and_matcher(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from efdm.style import report
 from efdm.style.candidates import Candidate, unchanged
 from efdm.style.evaluate import Pair, evaluate, make_pairs, picture_paths, read_records, stems
 from efdm.style.measures import Metrics
-from efdm.style.optimise import OPTIMISERS
+from efdm.style.optimize import OPTIMIZERS
 
 
 def source(name: str) -> Source:
@@ -193,19 +193,19 @@ def test_equal_labels_are_extended_by_the_differing_settings() -> None:
     assert "| tint 1 (size 40, measures feature_distance) |" in text
 
 
-def test_the_note_describes_the_optimisers() -> None:
+def test_the_note_describes_the_optimizers() -> None:
     made = {
-        **tint("optimiser gatys-20 500"),
-        "candidate": {"kind": "optimiser", "model": "optimiser gatys-20", "iterations": 500},
+        **tint("optimizer gatys-20 500"),
+        "candidate": {"kind": "optimizer", "model": "optimizer gatys-20", "iterations": 500},
     }
-    assert "chosen by eye on one portrait" in OPTIMISERS["gatys-20"].title
-    assert OPTIMISERS["gatys-20"].title in report.table([made])
-    assert "Optimisers" not in report.table([tint("tint 1")])
+    assert "chosen by eye on one portrait" in OPTIMIZERS["gatys-20"].title
+    assert OPTIMIZERS["gatys-20"].title in report.table([made])
+    assert "Optimizers" not in report.table([tint("tint 1")])
 
 
 def test_a_run_is_rendered(metrics: Metrics, pairs: list[Pair], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    steps = Candidate("steps 5", {"kind": "optimiser", "model": "steps", "iterations": 5}, Counting().run)
+    steps = Candidate("steps 5", {"kind": "optimizer", "model": "steps", "iterations": 5}, Counting().run)
     strengths = [Counting(f"tint {s}", strength=s).candidate for s in (0.5, 1.0)]
     for size in (40, 36):
         evaluate(pairs[:1], [unchanged(), *strengths, steps], metrics, tmp_path, size=size, measured_at=32)

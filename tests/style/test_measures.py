@@ -166,7 +166,7 @@ def alexnet_state() -> dict[str, torch.Tensor]:
 
 def test_alexnet_equals_torchvision() -> None:
     models = pytest.importorskip("torchvision.models")
-    with torch.device("meta"):  # the classifier takes long to initialise
+    with torch.device("meta"):  # the classifier takes long to initialize
         features = models.alexnet().features
     theirs = features.to_empty(device="cpu")
     theirs.load_state_dict({k: torch.randn(v.shape) / v[0].numel() ** 0.5 for k, v in theirs.state_dict().items()})

@@ -14,7 +14,7 @@ from efdm.data import Picture, memory, write_picture
 from efdm.errors import SettingError
 from efdm.models import build
 from efdm.models.weights import save_network
-from efdm.style.look import normalise_weights
+from efdm.style.look import normalize_weights
 from efdm.style.options import StylizeOptions
 from efdm.style.pictures import working_size
 from efdm.style.stylizer import Stylizer
@@ -247,7 +247,7 @@ def test_wrong_arguments_of_prepare(stylizer: Stylizer, styles: object, argument
 @pytest.mark.parametrize("weights", [[1e308, 1e308], [torch.nan, 1], [-1, 2], [0, 0]], ids=str)
 def test_weights_need_a_positive_finite_sum(weights: list[float]) -> None:
     with pytest.raises(ValueError, match="finite sum"):
-        normalise_weights(weights, 2)
+        normalize_weights(weights, 2)
 
 
 @pytest.mark.parametrize(

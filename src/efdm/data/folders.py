@@ -82,7 +82,7 @@ def without_folders(skipped: Skipped) -> Skipped:
 def find_pictures(source: StrPath) -> list[Source]:
     """Return the pictures of a file, a folder with its subfolders, or a zip, sorted by name. Hidden files are skipped.
 
-    In a folder or zip, pictures are recognised by their extension. A single file may have any extension.
+    In a folder or zip, pictures are recognized by their extension. A single file may have any extension.
     """
     return scan_pictures(source)[0]
 

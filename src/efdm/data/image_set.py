@@ -33,7 +33,7 @@ class ImageSet:
     """Pictures in memory. ``pixels`` uint8 ``(3, total)`` concatenates all pictures, without padding.
 
     ``starts`` and ``sizes`` (height, width) locate each picture. ``smallest`` is the shortest side of all, as a number,
-    because reading it from a tensor would synchronise the GPU. ``skipped`` lists (name, reason) of unreadable pictures.
+    because reading it from a tensor would synchronize the GPU. ``skipped`` lists (name, reason) of unreadable pictures.
     """
 
     pixels: Tensor
@@ -109,7 +109,7 @@ def draw_crops(sizes: Tensor, indices: Tensor, size: int, generator: torch.Gener
 
 
 def take_crops(images: ImageSet, crops: Crops, size: int) -> Tensor:
-    """Cut squares ``(b, 3, size, size)`` from the pictures on their device, without synchronising it."""
+    """Cut squares ``(b, 3, size, size)`` from the pictures on their device, without synchronizing it."""
     if not 1 <= size <= images.smallest:
         raise ValueError(f"crops of {size} pixels do not fit pictures of {images.smallest}; load them with min_side={size}")
     indices, tops, lefts, flips = crops

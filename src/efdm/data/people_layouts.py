@@ -52,7 +52,7 @@ class Layout:
     splits: int = 1
     beside: tuple[str, ...] = ()
     published: tuple[int, ...] = ()
-    automatic: str = ""  # a narrower pattern, by which the layout is recognised if none is given
+    automatic: str = ""  # a narrower pattern, by which the layout is recognized if none is given
 
 
 def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
@@ -60,7 +60,7 @@ def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
     path = Path(path)
     sources = find_pictures(path)
     if layout == "auto":
-        layout = _recognise(path, sources)
+        layout = _recognize(path, sources)
     check_choice("layout", layout, LAYOUTS)
     row = LAYOUTS[layout]
     if not 0 <= split < row.splits:
@@ -94,7 +94,7 @@ def missing(layout: str, counts: Mapping[str, int]) -> list[str]:
     return [f"{counts[split] or 'no'} {split} pictures, expected {n}" for split, n in published if counts[split] != n]
 
 
-def _recognise(path: Path, sources: Sequence[Source]) -> str:
+def _recognize(path: Path, sources: Sequence[Source]) -> str:
     """Return the layout that explains most of about a thousand names, the first one if several explain equally many."""
     sources = sources[:: max(1, len(sources) // 1000)]
     counts = {}

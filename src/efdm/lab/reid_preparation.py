@@ -60,7 +60,7 @@ def read_sets(
 ) -> FileSets:
     """Read several sets, each a folder or zip. The other arguments are those of `read_people`.
 
-    ``layouts`` names the layouts of sets that are not recognised. ``split`` applies to sets with several published splits.
+    ``layouts`` names the layouts of sets that are not recognized. ``split`` applies to sets with several published splits.
     """
     for name in layouts:
         check_choice("layout", name, paths)

@@ -91,7 +91,7 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """One rule. ``criterion(candidates, hparams, record)`` is maximised; it is None if it cannot be computed."""
+    """One rule. ``criterion(candidates, hparams, record)`` is maximized; it is None if it cannot be computed."""
 
     about: str
     criterion: Callable[[Candidates, str, Record], float | None]

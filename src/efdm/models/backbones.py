@@ -59,7 +59,7 @@ class Tiny(_Staged):
 
 
 class PlainVGG(_Staged):
-    """The convolutions of VGG-16 and one linear layer, for ImageNet-normalised images.
+    """The convolutions of VGG-16 and one linear layer, for ImageNet-normalized images.
 
     The linear layer replaces VGG's own classifier, which has more weights than all convolutions and is rarely published
     separately. Every stage ends with its pooling, as in timm's feature presets for VGG.
@@ -71,7 +71,7 @@ class PlainVGG(_Staged):
             stages.append([])
             for _ in range(convs):
                 conv = nn.Conv2d(inputs, width, 3, padding=1)
-                # with torch's default initialisation, activations vanish over thirteen layers
+                # with torch's default initialization, activations vanish over thirteen layers
                 nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
                 nn.init.zeros_(conv.bias)  # type: ignore[arg-type]
                 stages[-1] += [conv, nn.ReLU(inplace=True)]
@@ -143,7 +143,7 @@ def build_backbone(name: str, classes: int, *, weights: str | os.PathLike[str] =
         name: a row of `BACKBONES` or any timm model.
         weights: "random" (drawn from torch's global generator), "timm" (pretrained, possibly downloaded), or a safetensors
             or PyTorch file, given by its path or by its name in one of `efdm.models.weights.folders`. If the classifier is
-            missing from the file or has another number of classes, a new one is initialised. If the file has no slopes
+            missing from the file or has another number of classes, a new one is initialized. If the file has no slopes
             for PReLU, they start at 0.25. All other tensors must fit. Half precision is converted to float32.
     """
     if classes < 1:
@@ -247,7 +247,7 @@ def _load(model: nn.Module, name: str, state: State) -> None:
 
 
 def _reset_classifiers(model: nn.Module) -> None:
-    """Initialise the classifiers as torch does by default.
+    """Initialize the classifiers as torch does by default.
 
     timm draws those of MobileNet and EfficientNet from +-1/sqrt(classes), which suits a thousand classes. With seven, the
     first loss is 4 rather than log 7, and its gradients destroy the pretrained features.

@@ -95,7 +95,7 @@ NETWORKS: Mapping[str, NetworkSpec] = {
         NetworkSpec(
             "vgg19", lambda: ([VGG("vgg19")], MirrorDecoder("vgg19")),
             strides=(8,), receptive_field=(_vgg_radius("vgg19"),) * 2, objective="paper", recipe={},
-            weights="vgg19-efdm", encoder="vgg19-normalised",
+            weights="vgg19-efdm", encoder="vgg19-normalized",
         ),
     )
 }  # fmt: skip

@@ -19,7 +19,7 @@ GATE_REDUCTION = 16  # paper, section 3.2
 
 
 class OSNet(nn.Module):
-    """A classifier ``(b, 3, h, w) -> (b, classes)``, usually for ImageNet-normalised images of 256 x 128 pixels.
+    """A classifier ``(b, 3, h, w) -> (b, classes)``, usually for ImageNet-normalized images of 256 x 128 pixels.
 
     ``width`` is a factor of all channels before the embedding. In eval mode, torchreid's model returns the input of the
     classifier. This one returns logits in both modes; use `efdm.models.embedding` for the features.
@@ -40,7 +40,7 @@ class OSNet(nn.Module):
         self.global_avgpool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Sequential(nn.Linear(third, FEATURES), nn.BatchNorm1d(FEATURES), nn.ReLU(inplace=True))
         self.classifier = nn.Linear(FEATURES, classes)
-        self.apply(_initialise)
+        self.apply(_initialize)
 
     def forward(self, images: Tensor) -> Tensor:
         maps = self.conv5(self.conv4(self.conv3(self.conv2(self.maxpool(self.conv1(images))))))
@@ -77,13 +77,13 @@ def _sequential(**layers: nn.Module) -> nn.Sequential:
 
 
 def _conv(inputs: int, outputs: int, size: int = 1, stride: int = 1) -> nn.Sequential:
-    """Return a convolution, batch normalisation and ReLU."""
+    """Return a convolution, batch normalization and ReLU."""
     conv = nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False)
     return _sequential(conv=conv, bn=nn.BatchNorm2d(outputs), relu=nn.ReLU(inplace=True))
 
 
 def _light_conv(width: int) -> nn.Sequential:
-    """Return a 3x3 convolution factorised into a pointwise one and a depthwise one."""
+    """Return a 3x3 convolution factorized into a pointwise one and a depthwise one."""
     pointwise = nn.Conv2d(width, width, 1, bias=False)
     depthwise = nn.Conv2d(width, width, 3, padding=1, groups=width, bias=False)
     return _sequential(conv1=pointwise, conv2=depthwise, bn=nn.BatchNorm2d(width), relu=nn.ReLU(inplace=True))
@@ -93,8 +93,8 @@ def _transition(width: int) -> nn.Sequential:
     return nn.Sequential(_conv(width, width), nn.AvgPool2d(2))
 
 
-def _initialise(layer: nn.Module) -> None:
-    """Initialise as torchreid does, so that networks trained from scratch are comparable."""
+def _initialize(layer: nn.Module) -> None:
+    """Initialize as torchreid does, so that networks trained from scratch are comparable."""
     if isinstance(layer, nn.Conv2d):
         nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
     elif isinstance(layer, nn.Linear):

@@ -1,6 +1,6 @@
 """The small style-transfer network: an encoder, two mixers and a decoder at stride 4, with 1.31 million parameters.
 
-The caller matches features after the encoder and after each mixer. The network itself has no normalisation layers, because
+The caller matches features after the encoder and after each mixer. The network itself has no normalization layers, because
 global statistics would prevent tiling. The matched features do not follow a ReLU, so they have hardly any ties.
 """
 
@@ -52,7 +52,7 @@ def _summed(kernel: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 
 class Residual(nn.Module):
-    """``x + conv(relu(conv(x)))``, initialised to the identity."""
+    """``x + conv(relu(conv(x)))``, initialized to the identity."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

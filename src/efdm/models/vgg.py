@@ -49,7 +49,7 @@ def _pad_by_parts(x: Tensor, border: str) -> Tensor:
 class VGG(nn.Module):
     """A VGG without its classifier, up to the layer ``until``, for RGB images in [0, 1].
 
-    The layer ``input`` is a 1x1 convolution that holds the colour transform of a checkpoint: normalisation by the mean and
+    The layer ``input`` is a 1x1 convolution that holds the colour transform of a checkpoint: normalization by the mean and
     standard deviation of ImageNet, or the conversion to BGR of `vgg_normalised.pth`. Style transfer uses the default padding
     and pooling; the features of the original classifier (LPIPS) need ``padding="zeros", pooling="floor"``.
     """
@@ -128,7 +128,7 @@ def numbered_convs(name: str, first: int = 0, step: int = 2) -> dict[int, str]:
 
 @torch.inference_mode()
 def mean_activations(encoder: VGG, batches: Iterable[Tensor]) -> dict[str, Tensor]:
-    """Return the mean of every channel after every ReLU, over images and positions, as input to `normalise`."""
+    """Return the mean of every channel after every ReLU, over images and positions, as input to `normalize`."""
     taps = [n.replace("conv", "relu") for n in encoder.names]
     sums = {n: torch.zeros(()) for n in encoder.names}
     count = 0
@@ -142,7 +142,7 @@ def mean_activations(encoder: VGG, batches: Iterable[Tensor]) -> dict[str, Tenso
 
 
 @torch.no_grad()
-def normalise(encoder: VGG, means: Mapping[str, Tensor]) -> VGG:
+def normalize(encoder: VGG, means: Mapping[str, Tensor]) -> VGG:
     """Rescale the filters in place, so that every channel has mean activation 1 on the images that gave ``means``.
 
     This is exact for convolutions, ReLUs and max pooling: a channel divided by a positive number and multiplied by it in the

@@ -23,7 +23,7 @@ from efdm.errors import DamagedFileError, SettingError, requires
 from efdm.files import atomic_write, cache_folder
 from efdm.models.networks import NETWORKS, StyleNetwork, build
 from efdm.models.state_dicts import load_state, naming_file
-from efdm.models.vgg import VGG, MirrorDecoder, Padding, Pooling, load_decoder, load_vgg, normalise
+from efdm.models.vgg import VGG, MirrorDecoder, Padding, Pooling, load_decoder, load_vgg, normalize
 from efdm.ops.choices import check_choice
 from efdm.text import first_few
 
@@ -57,12 +57,12 @@ WEIGHTS: Mapping[str, Weight] = {
         "0d6700ba197ff682b052448b47b52d4f01723e10cb843e8d1a101b2c1a65cbc8", "small.md", "package",
     ),
     "vgg16-efdm": Weight(
-        "EFDM decoder for the normalised VGG-16 at relu4_1", ("vgg16-efdm.safetensors",),
+        "EFDM decoder for the normalized VGG-16 at relu4_1", ("vgg16-efdm.safetensors",),
         "trained by this project", "MIT; the training data are for research, see the card",
         "15bce9995d84a0dc6f6af62513db3dd79793a54b5487b18c05e3af510c0367b4", "vgg16-efdm.md", "package",
     ),
     "vgg16-means": Weight(
-        "mean activations of VGG-16, to normalise it", ("vgg16-means.safetensors",),
+        "mean activations of VGG-16, to normalize it", ("vgg16-means.safetensors",),
         "measured by this project on 300 Flickr8k photographs", "MIT",
         "290b600cd0a38d091f3ecb01fda384c9aa06de7f1440d48028a53bf68a165341", "vgg16-efdm.md", "package",
     ),
@@ -81,19 +81,19 @@ WEIGHTS: Mapping[str, Weight] = {
         "https://download.pytorch.org/models/vgg19-dcbb9e9d.pth", "BSD-3-Clause (torchvision)", "dcbb9e9d",
         argument="vgg",
     ),
-    "vgg19-normalised": Weight(
-        "VGG-19 up to relu4_1, normalised, as pytorch-AdaIN uses it", ("vgg19-normalised.safetensors",),
+    "vgg19-normalized": Weight(
+        "VGG-19 up to relu4_1, normalized, as pytorch-AdaIN uses it", ("vgg19-normalized.safetensors",),
         "vgg_normalised.pth of github.com/naoto0804/pytorch-AdaIN, in half precision",
         "CC BY 4.0 (Visual Geometry Group, University of Oxford)",
         "bfeaf29e83b33698500af06f49bc31c04490ac5b3fdb8c7a76fc3d7ee2f185fb", "vgg19.md", "package",
     ),
     "vgg19-efdm": Weight(
-        "EFDM decoder for the normalised VGG-19 at relu4_1", ("vgg19-efdm.safetensors",),
+        "EFDM decoder for the normalized VGG-19 at relu4_1", ("vgg19-efdm.safetensors",),
         "trained by this project", "MIT; the training data are for research, see the card", "", "vgg19.md", "package",
         argument="weights",
     ),
     "vgg19-adain": Weight(
-        "AdaIN decoder for the normalised VGG-19", ("decoder.pth",),
+        "AdaIN decoder for the normalized VGG-19", ("decoder.pth",),
         "the releases of github.com/naoto0804/pytorch-AdaIN", "MIT", argument="weights",
     ),
 }  # fmt: skip
@@ -226,7 +226,7 @@ def metadata(path: str | Path) -> dict[str, str]:
 def describe(path: str | Path) -> tuple[str, str] | None:
     """Return the names of the network and the matcher in a file of `save_network`, or None for other files.
 
-    pytorch-AdaIN's decoder.pth is recognised by its numbered layers.
+    pytorch-AdaIN's decoder.pth is recognized by its numbered layers.
     """
     stored = metadata(path)
     if "network" in stored:
@@ -256,36 +256,36 @@ def _sort_metadata(file: bytes) -> bytes:
 def load_encoder(
     name: str, until: str, *, path: str | Path | None = None, padding: Padding = "reflect", pooling: Pooling = "ceil"
 ) -> VGG:
-    """Return a VGG with its ImageNet weights, not normalised."""
+    """Return a VGG with its ImageNet weights, not normalized."""
     file = find_checked(name, path)
     state = read(file)
-    if _is_normalised(state):
-        raise ValueError(f"{file} is normalised for a decoder; expected ImageNet weights such as {WEIGHTS[name].files[0]}")
+    if _is_normalized(state):
+        raise ValueError(f"{file} is normalized for a decoder; expected ImageNet weights such as {WEIGHTS[name].files[0]}")
     with naming_file(file):
         return load_vgg(VGG(name, until, padding=padding, pooling=pooling), state).eval()
 
 
-def load_normalised_encoder(encoder: VGG, *, path: str | Path | None = None) -> VGG:
-    """Fill an encoder so that its mean activations are 1, from a normalised file or by rescaling ImageNet weights."""
+def load_normalized_encoder(encoder: VGG, *, path: str | Path | None = None) -> VGG:
+    """Fill an encoder so that its mean activations are 1, from a normalized file or by rescaling ImageNet weights."""
     row = NETWORKS[encoder.name].encoder
     file = find_checked(row, path)
     state = read(file)
     with naming_file(file):
         load_vgg(encoder, state)
-    if not _is_normalised(state):
+    if not _is_normalized(state):
         if f"{encoder.name}-means" not in WEIGHTS:
-            raise ValueError(f"{file} is not normalised for a decoder; expected weights such as {WEIGHTS[row].files[0]}")
-        normalise(encoder, read(find_checked(f"{encoder.name}-means")))
+            raise ValueError(f"{file} is not normalized for a decoder; expected weights such as {WEIGHTS[row].files[0]}")
+        normalize(encoder, read(find_checked(f"{encoder.name}-means")))
     return encoder
 
 
-def _is_normalised(state: Mapping[str, Tensor]) -> bool:
+def _is_normalized(state: Mapping[str, Tensor]) -> bool:
     """Return True for `vgg_normalised.pth`, which starts with a 1x1 convolution, and for files of `save_encoder`."""
     return "input.weight" in state or ("0.weight" in state and state["0.weight"].shape[-1] == 1)
 
 
 def save_encoder(encoder: VGG, path: str | Path) -> None:
-    """Write a normalised encoder in float16, or in float32 if values exceed float16."""
+    """Write a normalized encoder in float16, or in float32 if values exceed float16."""
     state = {k: v.detach().cpu() for k, v in encoder.state_dict().items()}
     if wrong := [k for k, v in state.items() if not v.isfinite().all()]:
         raise ValueError(f"{wrong[0]} of the encoder is not finite; measure its means on more photographs")
@@ -331,5 +331,5 @@ def pretrained(name: str | None = None, *, weights: str | Path | None = None, vg
     network, row = build(name), NETWORKS[name]
     load_network(network, find_checked(row.weights, weights))
     if row.encoder:
-        load_normalised_encoder(network.stages[0], path=vgg)  # type: ignore[arg-type]
+        load_normalized_encoder(network.stages[0], path=vgg)  # type: ignore[arg-type]
     return network.eval().requires_grad_(False)

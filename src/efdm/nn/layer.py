@@ -51,7 +51,7 @@ class FeatureLayer(nn.Module):
 
     A subclass implements ``transform``, and lists the settings to print in ``settings``. ``transform`` is called in every
     training step unless ``p`` is 0, so it draws its own gate with `efdm.nn.draw.gate`, because reading a draw back from a
-    GPU would synchronise it. A subclass may also define ``p`` differently, as `DropBlock` does (a share of the features).
+    GPU would synchronize it. A subclass may also define ``p`` differently, as `DropBlock` does (a share of the features).
 
     Args:
         p: how often, or how strongly, the layer acts. 0 disables the layer at no cost.

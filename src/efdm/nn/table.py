@@ -1,4 +1,4 @@
-"""The table of feature layers that regularise training. Tasks insert them after the stages of a network with `mix_after`.
+"""The table of feature layers that regularize training. Tasks insert them after the stages of a network with `mix_after`.
 
 A new layer is a class in this package and one row here.
 """

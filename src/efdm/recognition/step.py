@@ -62,7 +62,7 @@ def forward_mode(settings: RecognitionSettings, domains: Tensor, forwards: Mappi
 def step_of(
     losses: Callable[..., dict[str, Tensor]], model: nn.Module, settings: RecognitionSettings, generator: torch.Generator
 ) -> Step:
-    """Return the step that minimises ``losses``, which draw from ``generator``."""
+    """Return the step that minimizes ``losses``, which draw from ``generator``."""
     # Dropout draws from the default generator. Lanes on a GPU share that generator, so dropout masks are not repeatable
     # there.
     return Step(

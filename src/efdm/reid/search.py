@@ -167,7 +167,7 @@ def search_files(
 def read_pictures(path: StrPath, layout: str, *, size: tuple[int, int], progress: Report = ignore) -> PersonSet:
     """Read a picture, folder or zip. People and cameras are `UNKNOWN` where files are not named as in ``layout``.
 
-    A single picture is recognised by its name and that of its folder, such as ``query`` in Market-1501.
+    A single picture is recognized by its name and that of its folder, such as ``query`` in Market-1501.
     """
     path = Path(path)
     sources = find_pictures(path)

@@ -1,4 +1,4 @@
-"""Candidates for an evaluation: a trained network with a matcher and a strength, or an optimiser."""
+"""Candidates for an evaluation: a trained network with a matcher and a strength, or an optimizer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from efdm.models import NETWORKS, VGG
 from efdm.models.weights import WEIGHTS, checksum, describe, find, load_encoder, pretrained
 from efdm.ops.choices import check_choice
 from efdm.progress import Report
-from efdm.style.optimise import OPTIMISERS, optimise
+from efdm.style.optimize import OPTIMIZERS, optimize
 from efdm.style.options import StylizeOptions
 from efdm.style.pipeline import match_options
 from efdm.style.stylizer import Stylizer
@@ -48,20 +48,20 @@ def network_candidate(name: str, stylizer: Stylizer, *, method: str, strength: f
     return Candidate(f"{name} {method} {strength:g}", identity, run)
 
 
-def optimiser_candidate(method: str, encoder: VGG, *, iterations: int | None = None, weights: str = "") -> Candidate:
-    """Return a row of `OPTIMISERS` as a candidate. ``weights`` is the checksum of the encoder's weights."""
-    check_choice("optimiser", method, tuple(OPTIMISERS))
-    row = OPTIMISERS[method]
+def optimizer_candidate(method: str, encoder: VGG, *, iterations: int | None = None, weights: str = "") -> Candidate:
+    """Return a row of `OPTIMIZERS` as a candidate. ``weights`` is the checksum of the encoder's weights."""
+    check_choice("optimizer", method, tuple(OPTIMIZERS))
+    row = OPTIMIZERS[method]
     steps = row.iterations if iterations is None else iterations
 
     def run(content: Tensor, style: Tensor, progress: Report) -> Tensor:
-        return optimise(content, style, method, encoder, iterations=steps, progress=progress)
+        return optimize(content, style, method, encoder, iterations=steps, progress=progress)
 
     identity = {
-        "kind": "optimiser", "model": f"optimiser {method}", "iterations": steps, "content_weight": row.content_weight,
+        "kind": "optimizer", "model": f"optimizer {method}", "iterations": steps, "content_weight": row.content_weight,
         "encoder": encoder.name, "padding": encoder.padding, "pooling": encoder.pooling, "weights": weights,
     }  # fmt: skip
-    return Candidate(f"optimiser {method} {steps}", identity, run)
+    return Candidate(f"optimizer {method} {steps}", identity, run)
 
 
 class LoadedNetwork(NamedTuple):
@@ -107,20 +107,20 @@ def load_candidates(
     *,
     methods: Sequence[str] = (),
     strengths: Sequence[float] = (1.0,),
-    optimisers: Sequence[str] = (),
+    optimizers: Sequence[str] = (),
     iterations: int | None = None,
     vgg: str | Path | None = None,
     encoders: Files = NO_FILES,
     device: str | torch.device = "cpu",
 ) -> list[Candidate]:
-    """Return the unchanged content, every network with every method and strength, and the optimisers.
+    """Return the unchanged content, every network with every method and strength, and the optimizers.
 
     Args:
         models: rows of `NETWORKS`.
         networks: name -> file written by a training run.
         methods: defaults to the matcher that each network was trained with.
-        iterations: of the optimisers; defaults to those of each row of `OPTIMISERS`.
-        vgg: file of VGG-16 for the optimisers and, unless ``encoders`` has another, for networks that use VGG-16.
+        iterations: of the optimizers; defaults to those of each row of `OPTIMIZERS`.
+        vgg: file of VGG-16 for the optimizers and, unless ``encoders`` has another, for networks that use VGG-16.
         encoders: network -> file of its encoder.
     """
     files = {**user_encoders(vgg), **encoders}
@@ -132,13 +132,13 @@ def load_candidates(
     for name, stylizer, own, weights in loaded:
         for method, s in product(dict.fromkeys(methods or [own]), dict.fromkeys(strengths)):
             candidates.append(network_candidate(name, stylizer, method=method, strength=s, weights=weights))
-    if optimisers:
+    if optimizers:
         # zero padding and floor pooling, as in the metrics and in the training of VGG-16
         encoder = load_encoder("vgg16", "relu5_1", path=vgg, padding="zeros", pooling="floor").requires_grad_(False)
         encoder = encoder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         weights = _checksums(find("vgg16", vgg))
-        for name in dict.fromkeys(optimisers):
-            candidates.append(optimiser_candidate(name, encoder, iterations=iterations, weights=weights))
+        for name in dict.fromkeys(optimizers):
+            candidates.append(optimizer_candidate(name, encoder, iterations=iterations, weights=weights))
     return candidates
 
 

@@ -1,4 +1,4 @@
-"""Normalised VGG encoders, which decoders are trained for."""
+"""Normalized VGG encoders, which decoders are trained for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from efdm.data import ImageSet, draw_crops, take_crops
-from efdm.models import mean_activations, normalise
+from efdm.models import mean_activations, normalize
 from efdm.models.vgg import CONVS_PER_BLOCK
 from efdm.models.weights import find, load_encoder, save_encoder
 from efdm.ops.choices import check_choice
@@ -20,7 +20,7 @@ DEEPEST = "relu5_1"  # the deepest layer that a style loss uses
 BATCH, CROP = 8, 256
 
 
-def write_normalised_encoder(
+def write_normalized_encoder(
     name: str, content: str | Path, out: Path, *, vgg: Path | None = None, limit: int = 300, progress: Report = ignore
 ) -> None:
     """Rescale a VGG so that every channel has a mean activation of 1, and write it to the safetensors file ``out``.
@@ -31,10 +31,10 @@ def write_normalised_encoder(
     check_choice("name", name, tuple(CONVS_PER_BLOCK))
     weights = find(name, vgg)
     if out.is_dir():
-        raise ValueError(f"{out} is a folder; pass a file such as {out / weights.stem}-normalised.safetensors")
+        raise ValueError(f"{out} is a folder; pass a file such as {out / weights.stem}-normalized.safetensors")
     check_overwrite([out], [weights, Path(content)])
     encoder = load_encoder(name, DEEPEST, path=vgg)
-    normalise(encoder, mean_activations(encoder, _crops(ImageSet.load(content, progress=progress), limit, progress)))
+    normalize(encoder, mean_activations(encoder, _crops(ImageSet.load(content, progress=progress), limit, progress)))
     save_encoder(encoder, out)
 
 

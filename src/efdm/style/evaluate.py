@@ -204,7 +204,7 @@ def evaluate(
 
 
 def _report_part(progress: Report, image: Progress, part: Progress) -> None:
-    """Report the progress within an image, such as that of an optimiser."""
+    """Report the progress within an image, such as that of an optimizer."""
     progress(replace(image, values={"this image": part.done / part.total}))
 
 

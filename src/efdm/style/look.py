@@ -66,7 +66,7 @@ class Look:
 
     def mixed(self, weights: Sequence[float]) -> Look:
         """Return the same styles with other weights."""
-        return replace(self, weights=normalise_weights(weights, len(self.features)))
+        return replace(self, weights=normalize_weights(weights, len(self.features)))
 
     def match(self, x: Tensor, depth: int, channels: slice, method: str, **options: object) -> Tensor:
         """Match content features after stage ``depth``, restricted to ``channels``, to the weighted styles."""
@@ -98,17 +98,17 @@ def corner_weights(x: float, y: float, count: int = 4) -> tuple[float, ...]:
     ((0.5, 0.5, 0.0, 0.0), (0.75, 0.25))
     """
     if count <= 2:
-        return normalise_weights((1 - x, x) if count == 2 else (1,), count)
+        return normalize_weights((1 - x, x) if count == 2 else (1,), count)
     weights = ((1 - y) * (1 - x), (1 - y) * x, y * (1 - x), y * x)[:count]
     # three styles: all weights vanish in the empty corner, where the limit along the diagonal mixes its neighbours
-    return normalise_weights(weights if sum(weights) else (0, 1, 1), count)
+    return normalize_weights(weights if sum(weights) else (0, 1, 1), count)
 
 
 def _select(style: PreparedStyle, channels: slice) -> PreparedStyle:
     return style if channels == slice(None) else PreparedStyle(style.values[:, channels], style.mask)
 
 
-def normalise_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
+def normalize_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
     """Return ``count`` weights divided by their sum; None means equal weights."""
     values = [1.0] * count if weights is None else [float(w) for w in weights]
     if len(values) != count or not count:

@@ -17,7 +17,7 @@ FINEST = 160  # short side at which motion is estimated; at 96, the warping erro
 LEVELS = 4  # levels of the pyramid; the coarsest has a short side of 20
 ROUNDS = 3  # iterations at each level
 WINDOW = 9  # side of the least-squares window in pixels
-STIFFNESS = 1e-4  # regularisation for flat areas: below the squared gradient of visible edges, above that of noise
+STIFFNESS = 1e-4  # regularization for flat areas: below the squared gradient of visible edges, above that of noise
 STANDING = 0.2  # pixels; shorter motions are set to 0, because warping by them only blurs
 GAIN = 1.25  # largest change of exposure between two frames
 

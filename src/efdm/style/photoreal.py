@@ -19,7 +19,7 @@ from efdm.data.images import short_side_size
 
 FIT_SIDE = 512  # short side of the images that the maps are fitted to
 RADIUS = 1 / 16  # radius of the guided filter's windows, relative to the short side
-FLATNESS = 1e-3  # regularisation: colour variance below which a window counts as flat
+FLATNESS = 1e-3  # regularization: colour variance below which a window counts as flat
 CELLS = 12  # grid cells along the short side
 LEVELS = 8  # grid cells along brightness
 TRUST = 20.0  # weight of the global statistics in every cell, in pixels
@@ -113,7 +113,7 @@ def _fit_grid(x: Tensor, y: Tensor, shape: tuple[int, int, int]) -> Tensor:
 
 
 def _least_squares(sums: Tensor, prior: Tensor) -> Tensor:
-    """Return maps ``(cells, 4, 3)`` from sums of products, regularised towards ``prior`` where colours vary little."""
+    """Return maps ``(cells, 4, 3)`` from sums of products, regularized towards ``prior`` where colours vary little."""
     products, targets = sums[:, :16].view(-1, 4, 4), sums[:, 16:].view(-1, 4, 3)
     count = products[:, 3:, 3:]
     pull = FLATNESS * count * torch.diag(torch.tensor([1.0, 1.0, 1.0, 0.0]).to(sums))

@@ -15,7 +15,7 @@ from efdm.data.results import Saving
 from efdm.data.video_formats import video_format
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
-from efdm.style.look import normalise_weights
+from efdm.style.look import normalize_weights
 from efdm.style.options import StylizeOptions
 from efdm.style.stylizer import Stylizer
 from efdm.text import make_unique, plural, suggest
@@ -166,7 +166,7 @@ def make_looks(
     count, regions = len(styles), len(content_masks)
     names = make_unique([style.stem.replace("/", "-") for style in styles])
     if weights:
-        normalise_weights(weights, count)  # raises for a wrong number of weights and for negative ones
+        normalize_weights(weights, count)  # raises for a wrong number of weights and for negative ones
     mixed = bool(weights) or mix == "equal"
     if regions and mixed:
         raise ValueError("styles cannot be mixed if content masks give every region its own style; use only one of the two")

@@ -16,7 +16,7 @@ from efdm.data import read_picture, write_picture
 from efdm.data.sheets import sheet
 from efdm.stats import standard_error, with_error
 from efdm.style.evaluate import picture_paths, read_records, slug
-from efdm.style.optimise import OPTIMISERS
+from efdm.style.optimize import OPTIMIZERS
 from efdm.text import markdown_table
 from efdm.training.files import Record
 
@@ -38,8 +38,8 @@ COLUMNS: Mapping[str, str] = {
 NOTE = (
     "Means over pairs ± standard errors. Style metrics use VGG-16 features from relu1_1 to relu4_1: sorted values in units "
     "of the style channel's standard deviation, and relative errors of Gram matrices and moments. Seconds are medians "
-    "without the first image of each candidate and start. A metric favours candidates that minimise it in VGG-16 (all "
-    "optimisers, and networks trained with it)."
+    "without the first image of each candidate and start. A metric favours candidates that minimize it in VGG-16 (all "
+    "optimizers, and networks trained with it)."
 )
 
 
@@ -120,14 +120,14 @@ def table(records: Sequence[Record]) -> str:
         timed = [r["seconds"] for r in group.records if r["seconds"] is not None]
         rows.append([label, str(len(group.records)), *cells, f"{statistics.median(timed):.3g}" if timed else "-"])
     head = ["candidate", "n", *(COLUMNS[m] for m in shown), "s / image"]
-    return f"{markdown_table(head, rows)}\n\n{NOTE} {_describe_optimisers(candidates)}{_describe_runs(records)}\n"
+    return f"{markdown_table(head, rows)}\n\n{NOTE} {_describe_optimizers(candidates)}{_describe_runs(records)}\n"
 
 
-def _describe_optimisers(candidates: Sequence[Group]) -> str:
-    """Return a sentence that describes the optimisers in the table."""
+def _describe_optimizers(candidates: Sequence[Group]) -> str:
+    """Return a sentence that describes the optimizers in the table."""
     models = {g.candidate.get("model") for g in candidates}
-    titles = [f"{name}: {row.title}" for name, row in OPTIMISERS.items() if f"optimiser {name}" in models]
-    return f"Optimisers: {'; '.join(titles)}. " if titles else ""
+    titles = [f"{name}: {row.title}" for name, row in OPTIMIZERS.items() if f"optimizer {name}" in models]
+    return f"Optimizers: {'; '.join(titles)}. " if titles else ""
 
 
 def _cell(values: Sequence[float]) -> str:

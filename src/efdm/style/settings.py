@@ -33,7 +33,7 @@ class Settings(TrainSettings):
     schedule: Schedule = "inverse-time"
     ema_decay: Share = 0.0  # decay of the exponential moving average of the weights; 0: none
     max_grad_norm: NonNegative = 0.0  # 0: gradients are not clipped
-    style_weight: NonNegative = 10.0  # authors' code, for the normalised VGG-19
+    style_weight: NonNegative = 10.0  # authors' code, for the normalized VGG-19
     sliced_weight: NonNegative = 0.0
     identity_weight: NonNegative = 0.0
     reconstruct: Natural = 0  # iterations of a reconstruction phase before style transfer

@@ -209,13 +209,13 @@ def load_renders(
     """Return the candidates that ``specs`` describe, by name.
 
     ``MODEL``, ``MODEL:METHOD`` or ``MODEL:METHOD:STRENGTH`` is a row of `NETWORKS`, with a row of `MATCHERS`.
-    ``NAME=FILE.safetensors`` is a network written by a training run. ``optimiser:METHOD`` is a row of `OPTIMISERS`.
+    ``NAME=FILE.safetensors`` is a network written by a training run. ``optimizer:METHOD`` is a row of `OPTIMIZERS`.
     ``NAME=FOLDER`` is a folder or zip of pictures from elsewhere, named CONTENT__STYLE with any extension.
 
     Args:
         pairs: every folder must have a picture for each of these pairs.
-        vgg: file of VGG-16, for optimisers and networks that use it.
-        iterations: iterations of the optimisers.
+        vgg: file of VGG-16, for optimizers and networks that use it.
+        iterations: iterations of the optimizers.
     """
     renders: dict[str, tuple[Render, Mapping[str, object]]] = {}
     for spec in specs:
@@ -234,8 +234,8 @@ def _parse_candidate(name: str, file: str, **settings: Any) -> Candidate:
     if file:
         return load_candidates(networks={name: file}, **settings)[-1]
     model, *rest = name.split(":")
-    if model == "optimiser" and len(rest) == 1:
-        return load_candidates(optimisers=rest, **settings)[-1]
+    if model == "optimizer" and len(rest) == 1:
+        return load_candidates(optimizers=rest, **settings)[-1]
     try:
         strengths = [float(text) for text in rest[1:]] or [1.0]
     except ValueError:

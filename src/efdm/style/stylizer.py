@@ -25,7 +25,7 @@ from efdm.style.look import (
     Look,
     checked_mask,
     intersect,
-    normalise_weights,
+    normalize_weights,
     paste_inside,
     region_cells,
     style_cells,
@@ -123,7 +123,7 @@ class Stylizer:
         mask_list = [None] * len(sources) if masks is None else list(masks) if isinstance(masks, list | tuple) else [masks]
         if len(mask_list) != len(sources):
             raise ValueError(f"expected a mask or None for each of {len(sources)} styles, got {len(mask_list)} masks")
-        weights = normalise_weights(weights, len(sources))
+        weights = normalize_weights(weights, len(sources))
         pictures, selections, features = [], [], []
         for style, mask in zip(sources, mask_list, strict=True):
             opened = open_picture(style)
@@ -203,7 +203,7 @@ class Stylizer:
             and options.ties is None
             and not isinstance(options.strength, Tensor)
             and options.strength == 1
-            and MATCHERS[options.method].channels == "separate"  # joint matchers factorise matrices on the host
+            and MATCHERS[options.method].channels == "separate"  # joint matchers factorize matrices on the host
             and not torch.is_autocast_enabled("cuda")
         )
         if not capturable:

@@ -18,7 +18,7 @@ from efdm.data import Crops, ImageSet, draw_crops, take_crops, write_picture
 from efdm.data.folders import without_folders
 from efdm.data.sheets import sheet
 from efdm.models import NETWORKS, StyleNetwork, build
-from efdm.models.weights import load_network, load_normalised_encoder, save_network
+from efdm.models.weights import load_network, load_normalized_encoder, save_network
 from efdm.nn.losses import random_directions
 from efdm.progress import Progress, Report, ignore
 from efdm.style.objective import DIRECTIONS, OBJECTIVES
@@ -77,7 +77,7 @@ def make_network(settings: Settings) -> StyleNetwork:
     torch.manual_seed(settings.seed)
     network = build(settings.encoder)
     if NETWORKS[settings.encoder].encoder:  # frozen, with separate weights
-        load_normalised_encoder(network.stages[0], path=settings.vgg or None)  # type: ignore[arg-type]
+        load_normalized_encoder(network.stages[0], path=settings.vgg or None)  # type: ignore[arg-type]
     if settings.start:
         load_network(network, settings.start)
     return network

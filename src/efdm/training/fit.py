@@ -221,7 +221,7 @@ class _Run:
                 self.losses = step(self.done, *inputs, lr=lr)
                 self.done += 1
                 if reads:
-                    self.losses = mean_losses(self.losses)  # synchronises the device, so the measured time is correct
+                    self.losses = mean_losses(self.losses)  # synchronizes the device, so the measured time is correct
                     if not math.isfinite(self.losses["loss"]):
                         raise self._diverged(f"the loss is {self.losses['loss']}")
                 if logs:

@@ -1,4 +1,4 @@
-"""One optimisation step: losses, gradients, update, moving average; captured as a CUDA graph where that is faster."""
+"""One optimization step: losses, gradients, update, moving average; captured as a CUDA graph where that is faster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEVICE_OPTIONS = ("lr", "fused", "capturable")  # not loaded from a checkpoint o
 
 
 class Step:
-    """Minimise ``losses(*inputs)["loss"]`` over the parameters of ``modules`` that require gradients.
+    """Minimize ``losses(*inputs)["loss"]`` over the parameters of ``modules`` that require gradients.
 
     Args:
         losses: maps tensors to named losses.

@@ -120,7 +120,7 @@ def test_an_interrupted_run_resumes(pictures: Path, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.usefixtures("no_reading")
-def test_a_finished_run_is_recognised_before_pictures_are_read(trained: Path, pictures: Path) -> None:
+def test_a_finished_run_is_recognized_before_pictures_are_read(trained: Path, pictures: Path) -> None:
     assert "finished" in run(*training(pictures, trained), code=2).output
     assert f"finished: {trained / 'model.safetensors'}" in run("train", "--data", pictures, "-o", trained, "--resume").output
     result = run("train", "--data", pictures, "-o", trained, "--resume", "--iterations", 41, code=2)

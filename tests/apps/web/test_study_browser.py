@@ -27,7 +27,7 @@ def browser() -> Iterator[Any]:
 
 
 def labels_on(page: Any) -> list[str]:
-    """Return the candidates of the options, recognised by their colour as a person would."""
+    """Return the candidates of the options, recognized by their colour as a person would."""
     found = []
     for image in page.locator(".options img").all():
         data = page.request.get(image.evaluate("i => i.src")).body()

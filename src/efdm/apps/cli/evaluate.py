@@ -21,7 +21,7 @@ from efdm.style import report
 from efdm.style.candidates import load_candidates
 from efdm.style.evaluate import MEASURED_AT, Pairing, evaluate, make_pairs
 from efdm.style.measures import load_metrics
-from efdm.style.optimise import OPTIMISERS
+from efdm.style.optimize import OPTIMIZERS
 
 ENCODERS = [name for name, row in NETWORKS.items() if row.encoder]
 
@@ -34,14 +34,14 @@ def style(
     network: Annotated[Words, option("NAME=FILE of `efdm train style`, or a decoder.pth. Repeat for several.")] = None,
     method: Annotated[Words, choice(MATCHERS, "Repeat for several. Default: the method a network was trained with.")] = None,
     strength: Annotated[str, option("Strengths from 0 to 1, comma-separated: 0,0.25,0.5,0.75,1.")] = "1",
-    optimiser: Annotated[Words, choice(OPTIMISERS, "Optimise the pixels of each result. Repeat for several.")] = None,
-    iterations: Annotated[int | None, option("Iterations of the optimisers. Default: their own.", min=1)] = None,
+    optimizer: Annotated[Words, choice(OPTIMIZERS, "Optimize the pixels of each result. Repeat for several.")] = None,
+    iterations: Annotated[int | None, option("Iterations of the optimizers. Default: their own.", min=1)] = None,
     pairs: Annotated[int, option("Maximum number of pairs.", min=1)] = 60,
     pairing: Annotated[str, choice(get_args(Pairing), PAIRING_HELP)] = "order",
     size: Annotated[int, option("Short side of the stylized pictures; 0 keeps their own size.", min=0)] = 512,
     measured_at: Annotated[int, option("Short side at which pictures are measured.", min=32)] = MEASURED_AT,
     content_metric: Annotated[str, choice(("lpips", "feature_distance"), "lpips needs the package lpips.")] = "lpips",
-    vgg: Annotated[str, option("ImageNet weights of VGG-16, for metrics, optimisers and vgg16. See `efdm weights`.")] = "",
+    vgg: Annotated[str, option("ImageNet weights of VGG-16, for metrics, optimizers and vgg16. See `efdm weights`.")] = "",
     encoder: Annotated[Words, option(f"NAME=FILE, encoder of {' or '.join(ENCODERS)}. Default: --vgg for vgg16.")] = None,
     alexnet: Annotated[str, option("ImageNet weights of AlexNet, for a second LPIPS.")] = "",
     device: Device = None,
@@ -69,8 +69,8 @@ def style(
             contents, styles = find_pictures(content), find_pictures(style)
             chosen = make_pairs(contents, styles, pairing=pairing, most=pairs)  # type: ignore[arg-type]
             candidates = load_candidates(
-                model or ([] if network or optimiser else [DEFAULT_NETWORK]), parse_pairs("network", network),
-                methods=method or (), strengths=_strengths(strength), optimisers=optimiser or (), iterations=iterations,
+                model or ([] if network or optimizer else [DEFAULT_NETWORK]), parse_pairs("network", network),
+                methods=method or (), strengths=_strengths(strength), optimizers=optimizer or (), iterations=iterations,
                 vgg=vgg or None, encoders=encoders, device=target,
             )  # fmt: skip
             metrics = load_metrics(vgg=vgg or None, alexnet=alexnet or None, content_metric=content_metric, device=target)

@@ -37,7 +37,7 @@ STUDY: Mapping[str, Command] = {
 WEIGHTS: Mapping[str, Command] = {
     "list": Command("weights:list_weights", "List all weights with their licences and files.", "style"),
     "where": Command("weights:where", "Print the path of a weight file, or how to get it.", "style"),
-    "normalise": Command("weights:normalise", "Rescale a VGG so that every channel has a mean activation of 1.", "style"),
+    "normalize": Command("weights:normalize", "Rescale a VGG so that every channel has a mean activation of 1.", "style"),
 }
 DG: Mapping[str, Command] = {
     "demo": Command("dg.demo:demo", "Compare three methods on digits in four styles. Needs no download.", "dg"),
@@ -67,7 +67,7 @@ COMMANDS: Mapping[str, Command] = {
     "evaluate": Command(EVALUATE, "Measure style transfer on pairs of pictures.", "style"),
     "export": Command("export:export", "Write a style transfer network as an ONNX file.", "onnx"),
     "study": Command(STUDY, "Ask people which stylized pictures they prefer.", "style"),
-    "weights": Command(WEIGHTS, "List weight files, locate them, and normalise a VGG.", "style", default="list"),
+    "weights": Command(WEIGHTS, "List weight files, locate them, and normalize a VGG.", "style", default="list"),
     "dg": Command(DG, "Domain generalization: train and compare classifiers.", "dg"),
     "reid": Command(REID, "Re-identification: train, test and compare networks that find people.", "reid"),
     "info": Command("info:info", "Show versions, devices, and the kernel for a shape and dtype.", "cli"),

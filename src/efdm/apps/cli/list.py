@@ -27,7 +27,7 @@ def reid() -> None:
     """List recipes, methods, backbones, protocols and layouts."""
     _print_task("reid")
     _print_rows("Protocols of test sets", ((name, row.about) for name, row in PROTOCOLS.items()))
-    _print_rows("Layouts of data sets, recognised by their file names", ((n, row.example) for n, row in LAYOUTS.items()))
+    _print_rows("Layouts of data sets, recognized by their file names", ((n, row.example) for n, row in LAYOUTS.items()))
 
 
 def _print_task(task: str) -> None:

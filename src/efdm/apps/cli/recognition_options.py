@@ -18,7 +18,7 @@ from efdm.text import suggest
 OPTION = "options."  # prefix of a method's options in --set
 
 Set = Annotated[Words, option("Any other setting as NAME=VALUE; repeat for several.", "--set")]
-Layouts = Annotated[Words, option("NAME=LAYOUT of a set that is not recognised; see `efdm reid list`. Repeat for several.")]
+Layouts = Annotated[Words, option("NAME=LAYOUT of a set that is not recognized; see `efdm reid list`. Repeat for several.")]
 DamagedPictures = Annotated[Literal["raise", "skip"], option("Unreadable pictures: raise an error, or skip them.")]
 StorageOption = Annotated[Storage, option("memory, or stream to read pictures when they are needed.")]
 MODEL_HELP = "The model.safetensors of a run, or the folder of the run."

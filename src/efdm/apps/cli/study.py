@@ -31,7 +31,7 @@ def make(
     candidate: Annotated[
         Words,
         option(
-            "MODEL, MODEL:METHOD or MODEL:METHOD:STRENGTH; optimiser:METHOD; NAME=FILE, a trained network; or "
+            "MODEL, MODEL:METHOD or MODEL:METHOD:STRENGTH; optimizer:METHOD; NAME=FILE, a trained network; or "
             f"NAME=FOLDER with pictures CONTENT__STYLE.png. Repeat for several. Default: {', '.join(DEFAULT_CANDIDATES)}."
         ),
     ] = None,
@@ -39,7 +39,7 @@ def make(
     pairs: Annotated[int, option("Maximum number of pairs.", min=1)] = 12,
     pairing: Annotated[str, choice(get_args(Pairing), PAIRING_HELP)] = "order",
     size: Annotated[int, option("Short side of the pictures.", min=32)] = 384,
-    iterations: Annotated[int | None, option("Iterations of the optimisers.", min=1)] = None,
+    iterations: Annotated[int | None, option("Iterations of the optimizers.", min=1)] = None,
     seed: Annotated[int, option("Random seed for the orders in which raters see pictures.")] = 0,
     vgg: Vgg = None,
     device: Device = None,

@@ -1,4 +1,4 @@
-"""The commands ``efdm weights list``, ``where`` and ``normalise``."""
+"""The commands ``efdm weights list``, ``where`` and ``normalize``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from efdm.apps.cli.printing import console, print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.models.vgg import CONVS_PER_BLOCK
 from efdm.models.weights import WEIGHTS, MissingWeights, find, fits_table
-from efdm.style.encoder import write_normalised_encoder
+from efdm.style.encoder import write_normalized_encoder
 
 
 def list_weights() -> None:
@@ -39,7 +39,7 @@ def where(name: Annotated[str, typer.Argument(help=f"One of {', '.join(WEIGHTS)}
     print_text(find(name))
 
 
-def normalise(
+def normalize(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(CONVS_PER_BLOCK)}.")],
     content: Annotated[str, option("Photographs: a folder or a zip. A few hundred are enough.")],
     out: Annotated[Path, option("The safetensors file to write.", "--out", "-o")],
@@ -48,5 +48,5 @@ def normalise(
 ) -> None:
     """Rescale a VGG so that every channel has a mean activation of 1. Decoders are trained for such encoders."""
     with show_progress() as progress:
-        write_normalised_encoder(name, content, out, vgg=Path(vgg) if vgg else None, limit=pictures, progress=progress)
+        write_normalized_encoder(name, content, out, vgg=Path(vgg) if vgg else None, limit=pictures, progress=progress)
     print_text(f"wrote {out}; use it with --vgg {out}")

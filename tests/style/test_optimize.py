@@ -1,4 +1,4 @@
-"""Optimising pixels: every method lowers its own loss, returns valid images and reports progress."""
+"""Optimizing pixels: every method lowers its own loss, returns valid images and reports progress."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from training import slim_vgg
 from efdm.models import VGG
 from efdm.progress import Progress
 from efdm.style.measures import gram_distance, style_distance
-from efdm.style.optimise import OPTIMISERS, central_moments_loss, gram_loss, optimise, sorted_loss
+from efdm.style.optimize import OPTIMIZERS, central_moments_loss, gram_loss, optimize, sorted_loss
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +54,11 @@ def test_moments_are_central_and_of_the_sigmoid() -> None:
     assert central_moments_loss(style)(features).item() == pytest.approx(second_to_fifth, abs=1e-6)
 
 
-@pytest.mark.parametrize("method", OPTIMISERS)
+@pytest.mark.parametrize("method", OPTIMIZERS)
 def test_the_style_distance_falls(method: str, encoder: VGG) -> None:
     content, style = picture(), picture(side=40)
     reports: list[Progress] = []
-    output = optimise(content, style, method, encoder, iterations=30, progress=reports.append)
+    output = optimize(content, style, method, encoder, iterations=30, progress=reports.append)
     assert output.shape == content.shape
     assert 0 <= output.min() <= output.max() <= 1
     # a line search may exceed the limit
@@ -72,11 +72,11 @@ def test_the_style_distance_falls(method: str, encoder: VGG) -> None:
     assert after < before
 
 
-@pytest.mark.parametrize("method", [m for m, row in OPTIMISERS.items() if row.content_tap])
+@pytest.mark.parametrize("method", [m for m, row in OPTIMIZERS.items() if row.content_tap])
 def test_more_weight_keeps_more_content(method: str, encoder: VGG) -> None:
-    content, style, row = picture(), picture(), OPTIMISERS[method]
+    content, style, row = picture(), picture(), OPTIMIZERS[method]
     little, much = (
-        optimise(content, style, replace(row, content_weight=row.content_weight * w), encoder, iterations=8)
+        optimize(content, style, replace(row, content_weight=row.content_weight * w), encoder, iterations=8)
         for w in (0.0, 1e8)  # Gatys' style weights are too large for so few channels
     )
     errors = [F.mse_loss(*(encoder.taps(x, (row.content_tap,))[0] for x in (o, content))).item() for o in (little, much)]
@@ -85,29 +85,29 @@ def test_more_weight_keeps_more_content(method: str, encoder: VGG) -> None:
 
 def test_content_weights_of_gatys(encoder: VGG) -> None:
     content, style = picture(side=16), picture(side=16)
-    heavier = optimise(content, style, replace(OPTIMISERS["gatys"], content_weight=20.0), encoder, iterations=3)
-    assert torch.equal(optimise(content, style, "gatys-20", encoder, iterations=3), heavier)
-    assert not torch.equal(optimise(content, style, "gatys", encoder, iterations=3), heavier)
+    heavier = optimize(content, style, replace(OPTIMIZERS["gatys"], content_weight=20.0), encoder, iterations=3)
+    assert torch.equal(optimize(content, style, "gatys-20", encoder, iterations=3), heavier)
+    assert not torch.equal(optimize(content, style, "gatys", encoder, iterations=3), heavier)
 
 
 def test_content_in_its_own_style_is_unchanged(encoder: VGG) -> None:
     content = picture()
-    assert torch.allclose(optimise(content, content, "gatys", encoder, iterations=3), content, atol=1e-3)
+    assert torch.allclose(optimize(content, content, "gatys", encoder, iterations=3), content, atol=1e-3)
 
 
-def test_images_of_a_batch_are_optimised_separately(encoder: VGG) -> None:
+def test_images_of_a_batch_are_optimized_separately(encoder: VGG) -> None:
     contents, styles = picture(2), picture(2)
-    together = optimise(contents, styles, "gatys", encoder, iterations=3)
-    alone = optimise(contents[1:], styles[1:], "gatys", encoder, iterations=3)
+    together = optimize(contents, styles, "gatys", encoder, iterations=3)
+    alone = optimize(contents[1:], styles[1:], "gatys", encoder, iterations=3)
     assert torch.allclose(together[1:], alone, atol=1e-4)
-    shared = optimise(contents, styles[1:], "gatys", encoder, iterations=3)
+    shared = optimize(contents, styles[1:], "gatys", encoder, iterations=3)
     assert torch.allclose(shared[1:], alone, atol=1e-4)
 
 
 def test_inference_mode_and_channels_last(encoder: VGG) -> None:
     with torch.inference_mode():
         content = picture().contiguous(memory_format=torch.channels_last)
-        output = optimise(content, picture(), "efdm", encoder, iterations=2)
+        output = optimize(content, picture(), "efdm", encoder, iterations=2)
     assert not torch.equal(output, content)
     assert not output.requires_grad
 
@@ -124,6 +124,6 @@ def test_inference_mode_and_channels_last(encoder: VGG) -> None:
 )
 def test_bad_arguments(arguments: tuple[torch.Tensor, torch.Tensor, str], message: str, encoder: VGG) -> None:
     with pytest.raises(ValueError, match=message):
-        optimise(*arguments, encoder)
+        optimize(*arguments, encoder)
     with pytest.raises(ValueError, match="at least 1"):
-        optimise(picture(), picture(), "cmd", encoder, iterations=0)
+        optimize(picture(), picture(), "cmd", encoder, iterations=0)

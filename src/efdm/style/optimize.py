@@ -1,10 +1,10 @@
-"""Style transfer by optimising the pixels: slow, without training, a baseline for trained networks.
+"""Style transfer by optimizing the pixels: slow, without training, a baseline for trained networks.
 
-Each method is a row of `OPTIMISERS`. The methods expect a VGG with torchvision's weights (not normalised), zero padding and
+Each method is a row of `OPTIMIZERS`. The methods expect a VGG with torchvision's weights (not normalized), zero padding and
 floor-mode pooling.
 
 The content weight decides the look of Gatys' method, so the table has two rows: "gatys" uses the weights of the authors'
-code; "gatys-20" multiplies the content weight by 20, because with 1 a face became unrecognisable (one portrait, 128 px,
+code; "gatys-20" multiplies the content weight by 20, because with 1 a face became unrecognizable (one portrait, 128 px,
 VGG-16).
 """
 
@@ -71,7 +71,7 @@ def sorted_loss(style: Tensor) -> Loss:
 
 
 def lbfgs(pixels: Tensor, loss: Callable[[], Tensor], iterations: int, lr: float, callback: Callback) -> None:
-    """Minimise with L-BFGS and a line search. ``iterations`` counts evaluations of the loss, which dominate the time."""
+    """Minimize with L-BFGS and a line search. ``iterations`` counts evaluations of the loss, which dominate the time."""
     # the line search may exceed max_eval by a few evaluations
     solver = torch.optim.LBFGS(
         [pixels], lr=lr, max_iter=iterations, max_eval=iterations, history_size=50,
@@ -92,7 +92,7 @@ def lbfgs(pixels: Tensor, loss: Callable[[], Tensor], iterations: int, lr: float
 
 
 def adam(pixels: Tensor, loss: Callable[[], Tensor], iterations: int, lr: float, callback: Callback) -> None:
-    """Minimise with Adam and a cosine schedule; with a constant learning rate the pixels keep oscillating."""
+    """Minimize with Adam and a cosine schedule; with a constant learning rate the pixels keep oscillating."""
     solver = torch.optim.Adam([pixels], lr=lr)
     for done in range(iterations):
         solver.param_groups[0]["lr"] = lr * (0.5 + 0.5 * math.cos(math.pi * done / iterations))
@@ -104,8 +104,8 @@ def adam(pixels: Tensor, loss: Callable[[], Tensor], iterations: int, lr: float,
 
 
 @dataclass(frozen=True)
-class Optimiser:
-    """A row of `OPTIMISERS`."""
+class Optimizer:
+    """A row of `OPTIMIZERS`."""
 
     title: str
     style_taps: tuple[str, ...]
@@ -119,39 +119,39 @@ class Optimiser:
 
 
 RELUS, CONVS = (tuple(f"{kind}{block}_1" for block in range(1, 6)) for kind in ("relu", "conv"))
-GATYS = Optimiser(
+GATYS = Optimizer(
     "Gram matrices, weights of the authors' code (Gatys et al.)", RELUS, gram_loss, "relu4_2", 1.0, "value", lbfgs, 1.0, 500
 )
-OPTIMISERS: Mapping[str, Optimiser] = {
+OPTIMIZERS: Mapping[str, Optimizer] = {
     "gatys": GATYS,
     "gatys-20": replace(
         GATYS, title="Gatys et al. with 20 times the content weight, chosen by eye on one portrait", content_weight=20.0
     ),
-    "cmd": Optimiser(
+    "cmd": Optimizer(
         "central moments (Kalischek et al.)", CONVS, central_moments_loss, "", 0.0, "value", adam, 0.1, 500
     ),
-    "efdm": Optimiser("sorted values (the EFDM loss)", RELUS, sorted_loss, "relu4_1", 0.1, "spread", lbfgs, 1.0, 300),
+    "efdm": Optimizer("sorted values (the EFDM loss)", RELUS, sorted_loss, "relu4_1", 0.1, "spread", lbfgs, 1.0, 300),
 }  # fmt: skip
 
 
-def optimise(
+def optimize(
     content: Tensor,
     style: Tensor,
-    method: str | Optimiser,
+    method: str | Optimizer,
     encoder: VGG,
     *,
     iterations: int | None = None,
     progress: Report = ignore,
 ) -> Tensor:
-    """Stylize the content ``(b, 3, h, w)`` in [0, 1] with the style ``(b or 1, 3, *, *)`` by optimising its pixels.
+    """Stylize the content ``(b, 3, h, w)`` in [0, 1] with the style ``(b or 1, 3, *, *)`` by optimizing its pixels.
 
-    Each image of a batch is optimised separately, starting from the content. ``encoder`` must include the layers of
-    the method; the rows of `OPTIMISERS` need relu5_1. ``iterations`` default to those of ``method``. ``progress`` receives
+    Each image of a batch is optimized separately, starting from the content. ``encoder`` must include the layers of
+    the method; the rows of `OPTIMIZERS` need relu5_1. ``iterations`` default to those of ``method``. ``progress`` receives
     a report after every evaluation.
     """
     if isinstance(method, str):
-        check_choice("method", method, OPTIMISERS)
-        method = OPTIMISERS[method]
+        check_choice("method", method, OPTIMIZERS)
+        method = OPTIMIZERS[method]
     _check_arguments(content, style, iterations)
     results: list[Tensor] = []
     steps = method.iterations if iterations is None else iterations
@@ -161,13 +161,13 @@ def optimise(
             target = style[i if len(style) > 1 else 0][None].clone()
 
             def callback(done: int, loss: float, before: int = i * steps) -> None:
-                progress(Progress("optimising", before + done, len(content) * steps, {"loss": loss}))
+                progress(Progress("optimizing", before + done, len(content) * steps, {"loss": loss}))
 
-            results.append(_optimise(one[None].clone(), target, method, encoder, steps, callback))
+            results.append(_optimize(one[None].clone(), target, method, encoder, steps, callback))
     return torch.cat(results)
 
 
-def _optimise(content: Tensor, style: Tensor, row: Optimiser, encoder: VGG, steps: int, callback: Callback) -> Tensor:
+def _optimize(content: Tensor, style: Tensor, row: Optimizer, encoder: VGG, steps: int, callback: Callback) -> Tensor:
     # published learning rates are for pixels in units of ImageNet's standard deviation
     unit = torch.tensor(IMAGENET_STD, dtype=content.dtype, device=content.device).view(1, 3, 1, 1)
     pixels = (content / unit).contiguous().requires_grad_()  # L-BFGS flattens its parameters
