@@ -16,7 +16,7 @@ from efdm.data import WRITABLE
 from efdm.errors import SettingError
 from efdm.reid import load_embedder
 from efdm.reid.search import SearchResult, search_files
-from efdm.text import first_few
+from efdm.text import first_few, plural
 
 PRINTED = 10  # queries
 
@@ -56,4 +56,4 @@ def _print_nearest(found: SearchResult) -> None:
     if (more := len(found.queries) - PRINTED) > 0:
         print_text(f"and {more} more queries")
     if skipped := dict.fromkeys((*found.query.skipped, *found.gallery.skipped)):
-        print_text(f"skipped {len(skipped)} pictures ({first_few([reason for _, reason in skipped])})")
+        print_text(f"skipped {plural(len(skipped), 'picture')} ({first_few([reason for _, reason in skipped])})")
