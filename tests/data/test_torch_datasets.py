@@ -158,6 +158,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "path": ("pictures", {}, "path pictures; read folders with load_domains"),
     "normalized": ({"a": [NORMALIZED]}, {}, "-2 to -2.*leave out transforms that normalize"),
     "shape": ({"a": [(torch.zeros(4, 4), 0)]}, {}, r"float32 \(4, 4\); expected a PIL"),
+    "channels first": ({"a": [(np.zeros((3, 6, 4), np.uint8), 0)]}, {}, r"uint8 \(3, 6, 4\); expected a PIL"),
     "dtype": ({"a": [(torch.zeros(3, 4, 4, dtype=torch.int64), 0)]}, {}, "int64.*; expected a PIL"),
     "16 bits": ({"a": [(Image.new("I;16", (4, 4)), 0)]}, {}, "8 bits"),
     "label out of range": ({"a": [(Image.new("L", (4, 4)), 2)]}, {"classes": ["x", "y"]}, "label 2, expected 0 to 1"),

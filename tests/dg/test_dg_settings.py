@@ -178,6 +178,16 @@ def test_wrong_settings_are_reported_by_name(changes: dict[str, Any], message: s
         check(Settings(**{**dataclasses.asdict(PLAIN), **changes}))
 
 
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("efdmix", {"p": 5}), ("distribution-noise", {"draws": "all"}), ("coral", {"gamma": -1.0}), ("mixup", {"p": "half"})],
+)
+def test_the_error_of_an_option_names_the_setting_that_holds_it(method: str, options: dict[str, Any]) -> None:
+    with pytest.raises(SettingError) as caught:
+        check(dataclasses.replace(PLAIN, method=method, options=options))
+    assert caught.value.settings == ("options",)
+
+
 def test_no_alpha_exchanges_whole_distributions() -> None:
     mixed = dataclasses.replace(PLAIN, method="efdmix")
     exchanged = dataclasses.replace(mixed, options={"alpha": None})

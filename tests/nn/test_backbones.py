@@ -36,6 +36,9 @@ MODELS = {
     "convmixer_768_32": ("timm", {}, 28),
     "hiera_tiny_224": ("timm", {"img_size": 64, "stages": (1, 1, 1, 1)}, 64),
     "volo_d1_224": ("timm", {"img_size": 64}, 64),
+    "cait_xxs24_224": ("timm", {"img_size": 32, "depth": 3}, 32),
+    "xcit_nano_12_p16_224": ("timm", {"img_size": 32, "depth": 3}, 32),
+    "convit_tiny": ("timm", {"img_size": 32, "depth": 4}, 32),
     "vgg16-gap": ("efdm", {}, 32),
     # without a row: stages from timm's feature_info
     "regnetx_002": ("timm", {}, 64),
@@ -146,6 +149,9 @@ def test_every_row_of_families_is_tested() -> None:
         ("vit_tiny_patch16_224", "patch_embed.proj", (1, 0)),
         ("swin_t", "features.1.0", (-1, 0)),
         ("vit_b_16", "encoder.dropout", (-1, 1)),
+        ("cait_xxs24_224", "blocks.0", (-1, 0)),  # before the class token
+        ("xcit_nano_12_p16_224", "blocks.0", (-1, 0)),
+        ("convit_tiny", "blocks.0", (-1, 0)),
         ("volo_d1_224", "network.0.0", (-1, 0)),
         ("volo_d1_224", "patch_embed", (1, 0)),
         ("levit_128s", "stages.1", (-1, 0)),

@@ -95,6 +95,13 @@ def test_files_below_a_folder_or_zip_are_queries(model: torch.nn.Module, tmp_pat
         search_files(model, tmp_path / "people.zip" / "carl", tmp_path / "people.zip", size=SIZE)
 
 
+def test_people_of_two_folders_with_one_name_are_not_compared(model: torch.nn.Module, tmp_path: Path) -> None:
+    for place in ("here", "there"):
+        write_person(tmp_path / place / "shop" / "ann" / "c1_0.png", 1, 1, 0, SIZE)
+    found = search_files(model, tmp_path / "here" / "shop", tmp_path / "there" / "shop", size=SIZE)
+    assert [(hit.name, hit.match) for hit in found.hits(0)] == [("ann/c1_0.png", "unknown")]
+
+
 def test_pictures_without_names_of_a_layout_are_searched(model: torch.nn.Module, tmp_path: Path) -> None:
     for number in range(5):
         write_person(tmp_path / "gallery" / f"img {number}.png", number, 1, 0, SIZE)

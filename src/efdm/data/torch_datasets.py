@@ -149,14 +149,14 @@ def _number(value: Any) -> Any:
 
 def _picture(entry: _Entry, size: int, content: Sequence[Any] | None = None) -> Tensor:
     """Return the picture of an item as uint8 ``(3, size, size)``."""
-    picture = (content or _content(entry))[0]
+    picture = given = (content or _content(entry))[0]
     if isinstance(picture, Image.Image) and picture.mode[0] not in "IF":  # 16 and 32 bits
         picture = np.array(picture.convert("RGB"))
     if isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.ndim == 3:
         picture = torch.from_numpy(picture).permute(2, 0, 1)
     is_picture = isinstance(picture, Tensor) and picture.ndim == 3 and len(picture) in (1, 3)
     if not is_picture or not (picture.is_floating_point() or picture.dtype == torch.uint8):
-        what = f"{picture.dtype} {tuple(picture.shape)}" if hasattr(picture, "shape") else f"{picture!r:.60}"
+        what = f"{given.dtype} {tuple(given.shape)}" if hasattr(given, "shape") else f"{given!r:.60}"
         raise TypeError(f"the picture of {entry} is {what}; {PICTURE}")
     if picture.is_floating_point():
         low, high = picture.min().item(), picture.max().item()

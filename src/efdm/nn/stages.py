@@ -97,6 +97,10 @@ FAMILIES: Mapping[tuple[str, str], Family] = {
     ("timm", "ConvMixer"): Family(_children("blocks")),
     ("timm", "Hiera"): Family(_listed_in_feature_info, -1),
     ("timm", "VOLO"): Family(_listed_in_feature_info, -1, stem="patch_embed"),
+    # the class token joins after the blocks, in ConViT before the last ones
+    ("timm", "Cait"): Family(_children("blocks"), -1),
+    ("timm", "Xcit"): Family(_children("blocks"), -1),
+    ("timm", "ConVit"): Family(_children("blocks"), -1),
     ("efdm", "PlainVGG"): Family(_named("stage1", "stage2", "stage3", "stage4", "stage5")),
 }  # fmt: skip
 

@@ -71,8 +71,10 @@ def check_options(settings: RecognitionSettings) -> None:
             kind = type(default).__name__
             message = f"option {name} of {settings.method} must be of type {kind}, got {options[name]!r}"
             raise SettingError(message, "options")
-    # layers, batch changes and penalties check their arguments
-    settings.methods[settings.method].make(len(settings.stages), None, **options)
+    try:  # layers, batch changes and penalties check their arguments
+        settings.methods[settings.method].make(len(settings.stages), None, **options)
+    except ValueError as error:
+        raise SettingError(str(error), "options") from None
 
 
 def check_domains(settings: RecognitionSettings, available: int | None, noun: str = "training domains") -> None:

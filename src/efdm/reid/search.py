@@ -187,5 +187,6 @@ def read_pictures(path: StrPath, layout: str, *, size: tuple[int, int], progress
         for source in sources
         if source.name in named or not (row and is_beside(source.name, row))  # such as copies of the query
     ]
-    name = folder.stem if found.layout in UNNAMED else found.layout
+    # people of two folders may be different even if the folders have the same name
+    name = str(folder.absolute()) if found.layout in UNNAMED else found.layout
     return read_shots(name, shots, size, progress=progress)

@@ -16,7 +16,7 @@ from efdm.data import WRITABLE
 from efdm.errors import SettingError
 from efdm.reid import load_embedder
 from efdm.reid.search import SearchResult, search_files
-from efdm.text import first_few
+from efdm.text import first_few, plural
 
 PRINTED = 10  # queries
 
@@ -54,6 +54,6 @@ def _print_nearest(result: SearchResult) -> None:
         nearest = f"{hits[0].name}, distance {hits[0].distance:.3f}, {hits[0].match} person" if hits else "no other picture"
         print_text(f"{result.query.names[index]}: {nearest}")
     if (more := len(result.queries) - PRINTED) > 0:
-        print_text(f"and {more} more queries")
+        print_text(f"and {more} more")
     if skipped := dict.fromkeys((*result.query.skipped, *result.gallery.skipped)):
-        print_text(f"skipped {len(skipped)} pictures ({first_few([reason for _, reason in skipped])})")
+        print_text(f"skipped {plural(len(skipped), 'picture')} ({first_few([reason for _, reason in skipped])})")
