@@ -19,7 +19,6 @@ from efdm.data.folders import without_folders
 from efdm.data.memory import SMALLER, check_memory
 from efdm.dg import METHODS, Settings
 from efdm.dg.protocols import Cell
-from efdm.dg.settings import check
 from efdm.dg.training import check_classes
 from efdm.errors import SettingError
 from efdm.lab.folder import RECIPE, check_sweep_folder
@@ -85,7 +84,7 @@ def sweep_settings(
     """Return ``changes`` with defaults for this machine. Raise for an invalid folder, setting, device or backbone."""
     check_sweep_folder(out)
     for _, planned in expand(recipe, domains, methods=methods, **changes):
-        recipe.task_row.task.check(planned)
+        planned.check()
     settings = {**recipe.settings, **changes}
     machine = device_settings(settings, runs="many")
     if not (out / RECIPE).exists():  # a started sweep does not need the weights again
@@ -143,12 +142,12 @@ def prepare_classifier(
     listing = list_domains(dataset, sources)
     check_classes(listing)
     known |= _choose_domains(listing, changes)
-    check(_with_defaults(known, Settings.batch))  # before the pictures are read, so their number is a guess
+    _with_defaults(known, Settings.batch).check()  # before the pictures are read, so their number is a guess
     known["stages"] = choose_stages(known, Settings)
     used = {"size": known.get("size", Settings.size), "domains": known["train_domains"] + known["test_domains"]}
     data = load(**used, storage=storage, progress=progress)
     settings = _with_defaults(known, len(data.select(known["train_domains"], "train")))
-    check(settings)
+    settings.check()
     out.mkdir(parents=True, exist_ok=True)
     skipped = without_folders(data.skipped)
     write_json(out / PICTURES_FILE, {"classes": data.classes, "pictures": data.counts("split"), "skipped": skipped})

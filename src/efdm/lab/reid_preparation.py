@@ -22,7 +22,7 @@ from efdm.recognition.methods import check_method
 from efdm.reid import Embedder, PersonSets, Settings
 from efdm.reid.evaluate import Reranking, score_entries
 from efdm.reid.protocols import PROTOCOLS, default_protocol, make_trials, write_trials
-from efdm.reid.settings import METHODS, check
+from efdm.reid.settings import METHODS
 from efdm.training.lanes import finish
 
 Damaged = Literal["raise", "skip"]
@@ -145,14 +145,14 @@ def prepare_embedder(
     known |= {"data": name, "train_domains": tuple(train), "test_domains": tuple(test), **device_settings(known)}
     if known.get("weights", Settings.weights) == "random":
         known.setdefault("classifier_lr", 1.0)  # a larger rate suits a new classifier on pretrained layers
-    check(Settings(**known))
+    Settings(**known).check()
     known["stages"] = choose_stages(known, Settings, most=2)  # as in the paper
     data = read_sets(paths, size=known.get("size", Settings.size), **reading)
     known.setdefault("protocols", {name: default_protocol(data[name]) for name in test})
     count = sum(len(data[name].select("train")) for name in train)
     epochs = EPOCHS * count // known.get("batch", Settings.batch)
     settings = Settings(**{"iterations": max(MIN_ITERATIONS, epochs), **known})
-    check(settings)
+    settings.check()
     return settings, data
 
 

@@ -169,9 +169,9 @@ def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
             check_unseen(data)
     for same, pictures in _by_splits(recipe, runs, data):
         for settings in same:
-            recipe.task_row.task.check(settings)
+            settings.check()
             try:
-                recipe.task_row.check_data(settings, pictures)
+                recipe.task_row.task.check_data(settings, pictures)
             except ValueError as error:
                 names = error.settings if isinstance(error, SettingError) else ("batch",)
                 raise SettingError(f"{run_label(settings)}: {error}", names) from error

@@ -16,7 +16,6 @@ from efdm.ops.choices import check_choice
 from efdm.recognition.methods import Method
 from efdm.recognition.settings import RecognitionSettings
 from efdm.recognition.training import RecognitionTask
-from efdm.reid.settings import protocol_of
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,6 @@ class LabTask:
     scores: Mapping[str, Score]
     default_scores: Callable[[Protocol], tuple[str, ...]]  # shown in the tables of a protocol
     task: type[RecognitionTask[Any, Any, Any]]
-    check_data: Callable[[Any, Any], object]  # called with settings and data; raises if the data do not fit the settings
     score_sentences: Callable[[Sequence[Any]], list[str]] = lambda plan: []  # sentences on scores that are not accuracies
     selections: Mapping[str, Selection] = field(default_factory=lambda: SELECTIONS)  # the rules that its records allow
     default_selections: tuple[str, ...] = ("last", VALIDATION, "oracle")
@@ -85,16 +83,6 @@ def _ordered_pairs(names: Sequence[str]) -> list[Cell]:
     return [Cell((source,), (target,)) for source, target in permutations(names, 2)]
 
 
-def _check_reid_data(settings: reid.Settings, data: reid.PersonSets) -> None:
-    """Raise SettingError if a test set does not fit its protocol, or the training sets do not fit the batches."""
-    for name in settings.test_domains:
-        try:
-            reid.make_trials(data[name], protocol_of(settings, name), settings.protocol_seed)
-        except SettingError as error:
-            raise SettingError(str(error), "protocols") from error
-    reid.training.sampler(settings, reid.sets.training_pictures(settings, data))
-
-
 def _published_split(data: Any, seed: int) -> Any:
     """Return the sets with the published split of the seed's number."""
     try:
@@ -120,7 +108,6 @@ TASKS: Mapping[str, LabTask] = {
         scores=SCORES,
         default_scores=lambda protocol: ("pooled",) if protocol.columns == "test" else ("pooled", "mean of domains"),
         task=dg.training.ClassifierTask,
-        check_data=dg.training.sampler,  # making the batches raises
     ),
     "reid": LabTask(
         reid.Settings,
@@ -129,7 +116,6 @@ TASKS: Mapping[str, LabTask] = {
         scores={name: _retrieval_score(entry) for name, entry in RETRIEVAL_SCORES.items()},
         default_scores=lambda protocol: tuple(RETRIEVAL_SCORES),
         task=reid.training.ReidTask,
-        check_data=_check_reid_data,
         score_sentences=_retrieval_sentences,
         selections={"last": SELECTIONS["last"]},
         default_selections=("last",),

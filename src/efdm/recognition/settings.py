@@ -52,6 +52,21 @@ class RecognitionSettings(TrainSettings):
         defaults = self.methods[self.method].options if self.method in self.methods else {}
         return {**super().fixed(), "options": {**defaults, **self.options}}
 
+    def check(self) -> None:
+        """Raise for an unknown method or option, an option of the wrong type or value, or contradictory settings."""
+        options, method = all_options(self), self.methods[self.method]
+        for name, default in method.options.items():
+            if options[name] is None and name == "alpha" and self.method in LAYERS:
+                continue  # None: distributions are exchanged instead of mixed
+            if type(options[name]) not in ((int, float) if isinstance(default, float) else (type(default),)):
+                kind = type(default).__name__
+                message = f"option {name} of {self.method} must be of type {kind}, got {options[name]!r}"
+                raise SettingError(message, "options")
+        try:  # layers, batch changes and penalties check their arguments
+            method.make(len(self.stages), None, **options)
+        except ValueError as error:
+            raise SettingError(str(error), "options") from None
+
 
 Settings = TypeVar("Settings", bound=RecognitionSettings)
 
@@ -59,22 +74,6 @@ Settings = TypeVar("Settings", bound=RecognitionSettings)
 def all_options(settings: RecognitionSettings) -> dict[str, Any]:
     """Return all options of the method. Raise for an unknown method or option."""
     return options_of(settings.method, settings.options, settings.methods)
-
-
-def check_options(settings: RecognitionSettings) -> None:
-    """Raise for an unknown method or option, or an option of the wrong type or value."""
-    options = all_options(settings)
-    for name, default in settings.methods[settings.method].options.items():
-        if options[name] is None and name == "alpha" and settings.method in LAYERS:
-            continue  # None: distributions are exchanged instead of mixed
-        if type(options[name]) not in ((int, float) if isinstance(default, float) else (type(default),)):
-            kind = type(default).__name__
-            message = f"option {name} of {settings.method} must be of type {kind}, got {options[name]!r}"
-            raise SettingError(message, "options")
-    try:  # layers, batch changes and penalties check their arguments
-        settings.methods[settings.method].make(len(settings.stages), None, **options)
-    except ValueError as error:
-        raise SettingError(str(error), "options") from None
 
 
 def check_domains(settings: RecognitionSettings, available: int | None, noun: str = "training domains") -> None:

@@ -59,8 +59,8 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
 
     @staticmethod
     @abstractmethod
-    def check(settings: Any) -> None:
-        """Raise SettingError for invalid settings."""
+    def check_data(settings: Any, data: Any) -> None:
+        """Raise SettingError if the data do not fit the settings."""
 
     @staticmethod
     @abstractmethod
@@ -142,7 +142,7 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
     ) -> Trained:
         """Train a network; `efdm.dg.train` and `efdm.reid.train` describe the arguments."""
         settings = resolved(settings)
-        cls.check(settings)
+        settings.check()
         check_device(settings.device)
         if folder is not None:
             folder = Path(folder)
@@ -179,7 +179,7 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
             return
         runs = [resolved(settings) for settings in runs]
         for settings in runs:
-            cls.check(settings)
+            settings.check()
         names = [identity(settings) for settings in runs]
         if repeated := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"runs must be distinct, got {len(repeated)} repeated: {', '.join(sorted(repeated))}")
