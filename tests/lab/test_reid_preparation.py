@@ -9,9 +9,9 @@ from people import make_grid, make_market, small_people
 from sweeps import reid_study, small_reid
 
 from efdm.data.people import read_people
-from efdm.dg.protocols import Cell
 from efdm.errors import SettingError
 from efdm.lab import Recipe, accuracy_table, comparison_table, expand, render, tables
+from efdm.lab.protocols import Cell
 from efdm.lab.published import PUBLISHED
 from efdm.lab.reid_preparation import FileSets, read_sets, save_trials
 from efdm.reid import PersonSets

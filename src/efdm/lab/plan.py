@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from efdm.dg.protocols import Cell
 from efdm.errors import SettingError
 from efdm.lab.draws import DRAWN, drawn
+from efdm.lab.protocols import Cell
 from efdm.lab.recipe import Recipe
 from efdm.lab.selection import SELECTIONS
 from efdm.lab.tasks import FIXED

@@ -18,11 +18,11 @@ from efdm.data.domains import DomainSet, Storage
 from efdm.data.folders import without_folders
 from efdm.data.memory import SMALLER, check_memory
 from efdm.dg import METHODS, Settings
-from efdm.dg.protocols import Cell
 from efdm.dg.training import check_classes
 from efdm.errors import SettingError
 from efdm.lab.folder import RECIPE, check_sweep_folder
 from efdm.lab.plan import expand
+from efdm.lab.protocols import Cell
 from efdm.lab.recipe import Recipe, load_recipe
 from efdm.lab.sweep import check_sources, load_data
 from efdm.lab.tasks import TASKS

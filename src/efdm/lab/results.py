@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from efdm.dg.protocols import Cell
 from efdm.lab.folder import Study
 from efdm.lab.plan import Planned, hparam_grid
+from efdm.lab.protocols import Cell
 from efdm.lab.selection import SELECTIONS, Candidates, Selection
 from efdm.ops.choices import check_choice
 

@@ -13,7 +13,7 @@ from operator import itemgetter
 from statistics import fmean, pstdev, stdev
 from typing import Any, Literal, NamedTuple
 
-from efdm.dg.protocols import Cell
+from efdm.lab.protocols import Cell
 from efdm.stats import standard_error
 
 Record = Mapping[str, Any]

@@ -19,12 +19,12 @@ from efdm.data.datasets import DIGITS, load_dataset
 from efdm.data.domains import DomainSet
 from efdm.data.folders import list_paths
 from efdm.data.images import file_error
-from efdm.dg.protocols import check_unseen
 from efdm.dg.settings import Settings
 from efdm.dg.training import Trained
 from efdm.errors import DivergedError, SettingError
 from efdm.lab.folder import RECIPE, RUNS, Study, check_sweep_folder, read_study, start_study
 from efdm.lab.plan import expand
+from efdm.lab.protocols import check_unseen
 from efdm.lab.recipe import Recipe
 from efdm.lab.records import RECORDS, append_records
 from efdm.lab.selection import SELECTIONS, VALIDATION

@@ -25,6 +25,7 @@ from efdm.training.lanes import Work, finish
 
 Reranking = Literal["none", "k-reciprocal"]
 RANKS = (1, 5, 10)  # of the CMC, in records
+SCORES: Mapping[str, str] = {"mAP": "mAP", **{f"R{k}": f"rank{k}" for k in RANKS}}  # name in tables -> entry of a record
 
 
 def extract(

@@ -17,10 +17,9 @@ from efdm.data.datasets import uneven_classes
 from efdm.data.domains import DomainSet
 from efdm.lab.rendering import render
 from efdm.lab.report import Table
-from efdm.lab.tasks import RETRIEVAL_SCORES
 from efdm.recognition.settings import RecognitionSettings, all_options
 from efdm.reid import PROTOCOLS, PersonSets
-from efdm.reid.evaluate import Reranking
+from efdm.reid.evaluate import SCORES, Reranking
 from efdm.text import first_few, plural
 from efdm.training.folder import CHECKPOINT
 
@@ -101,7 +100,7 @@ def print_scores(scores: Mapping[str, Mapping[str, Any]], reranking: Reranking =
     """Print a row of retrieval scores for each test set, and the meaning of the protocols."""
     counts = ("queries", "gallery", "trials")
     rows = [
-        [name, *(f"{100 * record[entry]:.1f}" for entry in RETRIEVAL_SCORES.values()), record["protocol"],
+        [name, *(f"{100 * record[entry]:.1f}" for entry in SCORES.values()), record["protocol"],
          *(str(record[count]) for count in counts)]
         for name, record in scores.items()
     ]  # fmt: skip
@@ -109,7 +108,7 @@ def print_scores(scores: Mapping[str, Mapping[str, Any]], reranking: Reranking =
     ranking = [] if reranking == "none" else [f"Re-ranked by {reranking} encoding: do not compare with other scores."]
     about = (f"{name}: {PROTOCOLS[name].about}." for name in used)
     caption = ["In %, averaged over trials. Queries without a match are not counted.", *ranking, *about]
-    print_tables([Table("Scores of the test sets", ["data", *RETRIEVAL_SCORES, "protocol", *counts], rows, caption)])
+    print_tables([Table("Scores of the test sets", ["data", *SCORES, "protocol", *counts], rows, caption)])
 
 
 def print_trials(files: Sequence[Path]) -> None:
