@@ -10,7 +10,7 @@ from efdm.dg.methods import METHODS
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.recognition.methods import Method
-from efdm.recognition.settings import RecognitionSettings, check_domains
+from efdm.recognition.settings import RecognitionSettings
 from efdm.training.settings import Count, NonNegative, validated
 
 
@@ -35,4 +35,4 @@ class Settings(RecognitionSettings):
         if both := set(self.train_domains) & set(self.test_domains):
             message = f"{', '.join(sorted(both))} cannot be both a training and a test domain"
             raise SettingError(message, ("train_domains", "test_domains"))
-        check_domains(self, len(self.train_domains))
+        self.check_batches(len(self.train_domains))

@@ -133,7 +133,7 @@ def prepare_classifier(
     if resume:
         settings = resumed(Settings, out, changes)
         used: Any = {"size": settings.size, "domains": settings.train_domains + settings.test_domains}
-        _check_same_data(load(**used, storage="stream"), out)
+        _check_same_pictures(load(**used, storage="stream"), out)
         return settings, None if finished else load(**used, storage=storage, progress=progress)
     known = {**default_settings(dataset, changes.get("backbone")), **changes}
     known |= device_settings(known)
@@ -175,7 +175,7 @@ def resumed(cls: type[AnySettings], out: Path, changes: Mapping[str, Any]) -> An
     return settings
 
 
-def _check_same_data(data: DomainSet, folder: Path) -> None:
+def _check_same_pictures(data: DomainSet, folder: Path) -> None:
     """Raise RunFolderError if the run in ``folder`` was started with other data. No pictures are read."""
     if not (folder / PICTURES_FILE).exists():  # a run that was started from Python
         return

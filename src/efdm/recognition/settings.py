@@ -67,6 +67,40 @@ class RecognitionSettings(TrainSettings):
         except ValueError as error:
             raise SettingError(str(error), "options") from None
 
+    def check_batches(self, available: int | None, noun: str = "training domains") -> None:
+        """Raise SettingError if the batches do not contain the number of samples or domains that the method needs.
+
+        ``available`` is the number of domains in the training data, or None before the data is known. ``noun`` names them in
+        messages.
+        """
+        method = self.methods[self.method]
+        least, most = method.domains
+        if self.batch < method.min_batch:
+            message = f"{method.name} mixes samples of a batch; batch must be at least {method.min_batch}, got {self.batch}"
+            raise SettingError(message, "batch")
+        simpler = method.name.partition("-")[0] if "-" in method.name else "erm"
+        if available is not None and available < least:
+            message = f"{method.name} needs at least {least} {noun}, got {available}; add one, or use {simpler!r}"
+            raise SettingError(message, ("train_domains", "method"))
+        if self.batches == "domains":
+            domains = available if self.domains_per_batch == "all" else self.domains_per_batch
+            if domains is None:
+                return
+            if available is not None and domains > available:
+                message = f"domains_per_batch must be at most {available}, the number of {noun}, or 'all'; got {domains}"
+                raise SettingError(message, "domains_per_batch")
+            if self.batch % domains:
+                message = f"batch must be a multiple of the {domains} domains in it, got {self.batch}"
+                raise SettingError(message, ("batch", "domains_per_batch"))
+            fits = least <= domains <= most
+        else:
+            fits = most == math.inf
+        if not fits:
+            amount = f"{'' if least == most else 'at least '}{least} domains in equal parts"
+            remedy = f"set batches='domains' and domains_per_batch={least}, or use {simpler!r}"
+            message = f"{method.name} needs batches of {amount}; {remedy}"
+            raise SettingError(message, ("batches", "domains_per_batch", "method"))
+
 
 Settings = TypeVar("Settings", bound=RecognitionSettings)
 
@@ -74,41 +108,6 @@ Settings = TypeVar("Settings", bound=RecognitionSettings)
 def all_options(settings: RecognitionSettings) -> dict[str, Any]:
     """Return all options of the method. Raise for an unknown method or option."""
     return options_of(settings.method, settings.options, settings.methods)
-
-
-def check_domains(settings: RecognitionSettings, available: int | None, noun: str = "training domains") -> None:
-    """Raise SettingError if the batches do not contain the number of samples or domains that the method needs.
-
-    ``available`` is the number of domains in the training data, or None before the data is known. ``noun`` names them in
-    messages.
-    """
-    method = settings.methods[settings.method]
-    least, most = method.domains
-    if settings.batch < method.min_batch:
-        message = f"{method.name} mixes samples of a batch; batch must be at least {method.min_batch}, got {settings.batch}"
-        raise SettingError(message, "batch")
-    simpler = method.name.partition("-")[0] if "-" in method.name else "erm"
-    if available is not None and available < least:
-        message = f"{method.name} needs at least {least} {noun}, got {available}; add one, or use {simpler!r}"
-        raise SettingError(message, ("train_domains", "method"))
-    if settings.batches == "domains":
-        domains = available if settings.domains_per_batch == "all" else settings.domains_per_batch
-        if domains is None:
-            return
-        if available is not None and domains > available:
-            message = f"domains_per_batch must be at most {available}, the number of {noun}, or 'all'; got {domains}"
-            raise SettingError(message, "domains_per_batch")
-        if settings.batch % domains:
-            message = f"batch must be a multiple of the {domains} domains in it, got {settings.batch}"
-            raise SettingError(message, ("batch", "domains_per_batch"))
-        fits = least <= domains <= most
-    else:
-        fits = most == math.inf
-    if not fits:
-        amount = f"{'' if least == most else 'at least '}{least} domains in equal parts"
-        remedy = f"set batches='domains' and domains_per_batch={least}, or use {simpler!r}"
-        message = f"{method.name} needs batches of {amount}; {remedy}"
-        raise SettingError(message, ("batches", "domains_per_batch", "method"))
 
 
 def resolved(settings: Settings) -> Settings:

@@ -19,7 +19,6 @@ from efdm.data.people_splits import SPLITS
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
-from efdm.recognition.settings import check_domains
 from efdm.reid.settings import DOMAIN_WORDS, Settings
 from efdm.text import first_few, suggest
 
@@ -146,5 +145,5 @@ def training_pictures(settings: Settings, data: PersonSets) -> TrainingPictures:
     people[indices] = numbers
     domains = source.cameras if settings.domain_labels == "cameras" else source.sources
     available = len(domains[indices].unique())
-    check_domains(settings, available, DOMAIN_WORDS[settings.domain_labels])
+    settings.check_batches(available, DOMAIN_WORDS[settings.domain_labels])
     return TrainingPictures(source.images, indices, people, domains, len(known))

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.recognition.methods import LAYER_METHODS, Method
-from efdm.recognition.settings import RecognitionSettings, check_domains
+from efdm.recognition.settings import RecognitionSettings
 from efdm.reid.augment import Augmentation
 from efdm.reid.protocols import PROTOCOLS
 from efdm.training.settings import Count, Names, NonNegative, Share, validated
@@ -57,7 +57,7 @@ class Settings(RecognitionSettings):
     def check(self) -> None:
         super().check()
         known = len(self.train_domains) if self.domain_labels == "datasets" else None
-        check_domains(self, known, DOMAIN_WORDS[self.domain_labels])
+        self.check_batches(known, DOMAIN_WORDS[self.domain_labels])
         for name, protocol in self.protocols.items():
             check_choice("protocols", protocol, PROTOCOLS)
             if name not in self.test_domains:
