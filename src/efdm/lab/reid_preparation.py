@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from efdm.errors import SettingError
-from efdm.lab.preparation import DEFAULTS, check_run_folder, choose_stages, device_settings, resumed, sweep_settings
+from efdm.lab.preparation import METHOD, check_run_folder, choose_stages, device_settings, resumed, sweep_settings
 from efdm.lab.recipe import Recipe
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
@@ -84,7 +84,7 @@ def prepare_embedder(
     if resume:
         settings = resumed(Settings, out, changes)
         return settings, None if finished else read_sets(paths, size=settings.size, **reading)
-    method = changes.get("method", DEFAULTS["method"])
+    method = changes.get("method", METHOD)
     check_method("method", method, METHODS)
     known: dict[str, Any] = {"batches": METHODS[method].batches, "method": method, **changes}
     name = ", ".join([*paths, *([f"split {split}"] if split else [])])

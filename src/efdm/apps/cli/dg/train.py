@@ -17,7 +17,7 @@ from efdm.apps.cli.report import print_accuracy, print_data_warnings, print_run,
 from efdm.data.domains import DomainSet
 from efdm.data.images import PictureError
 from efdm.dg import METHODS, Settings, Trained, train
-from efdm.lab.preparation import EPOCHS, MAX_ITERATIONS, MIN_ITERATIONS, PICTURES_FILE, prepare_classifier
+from efdm.lab.dg_preparation import EPOCHS, MAX_ITERATIONS, MIN_ITERATIONS, PICTURES_FILE, prepare_classifier
 from efdm.models.backbones import BACKBONES
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.workers import set_threads
