@@ -64,7 +64,7 @@ def expand(
         raise SettingError(f"{', '.join(fixed)} cannot be overridden: the recipe sets it; write your own recipe", fixed)
     protocol = recipe.protocol_row
     cells = protocol.cells(domains)
-    if any(SELECTIONS[name].pairs == "needed" for name in recipe.selections):
+    if any(SELECTIONS[name].uses == "pairs" for name in recipe.selections):
         cells += protocol.validation_cells(domains)
     cells = [c for c in cells if columns is None or set(columns) & set(getattr(c, protocol.columns))]
     rows = [row for row in recipe.rows if methods is None or row in methods]

@@ -91,7 +91,7 @@ class Recipe:
         if not isinstance(self.methods, Mapping):
             object.__setattr__(self, "methods", {row: {} for row in self.methods})
         if not self.selections:
-            without_more_runs = (name for name, rule in self.task_row.selections.items() if rule.pairs == "unused")
+            without_more_runs = (name for name, rule in self.task_row.selections.items() if rule.uses != "pairs")
             object.__setattr__(self, "selections", tuple(without_more_runs))
         if not self.scores:
             object.__setattr__(self, "scores", self.protocol_row.scores)

@@ -165,7 +165,7 @@ def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
     """Raise for problems that would stop a sweep midway or prevent its tables."""
     if recipe.protocol_row.split is None:
         _check_val(recipe, runs, data)
-        if any(SELECTIONS[name].val == "test" for name in recipe.selections):
+        if any(SELECTIONS[name].uses == "test" for name in recipe.selections):
             check_unseen(data)
     for same, pictures in _by_splits(recipe, runs, data):
         for settings in same:
@@ -178,9 +178,11 @@ def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
 
 
 def _check_val(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
-    users: dict[str, str] = {name: SELECTIONS[name].val for name in recipe.selections if SELECTIONS[name].val != "unused"}
+    users: dict[str, str] = {name: SELECTIONS[name].uses for name in recipe.selections}
     users |= {VALIDATION: "train"} if VALIDATION in recipe.scores else {}
     for name, side in users.items():
+        if side not in ("train", "test"):
+            continue
         used = {domain for settings in runs for domain in getattr(settings, f"{side}_domains")}
         if lacking := sorted(domain for domain in used if not len(data.splits[domain]["val"])):
             raise ValueError(

@@ -66,7 +66,7 @@ class PersonSets:
         moved = [data for data in self.sets.values() if data.images.device.type != torch.device(device).type]
         pictures = f"{sum(map(len, moved))} pictures of {', '.join(data.name for data in moved)}"
         check_memory(sum(data.images.nbytes for data in moved), pictures, device)
-        return PersonSets({name: data.to(device) for name, data in self.sets.items()})
+        return PersonSets({name: data.to(device) for name, data in self.sets.items()}, self.paths, self.layouts)
 
     def with_split(self, split: int) -> PersonSets:
         """Return the sets with one of their published splits. Sets with a single split are unchanged."""
