@@ -19,8 +19,7 @@ from efdm.lab.recipe import Recipe
 from efdm.models.backbones import build_backbone
 from efdm.nn import find_stage, stages_at
 from efdm.recognition.pixels import height_and_width
-from efdm.recognition.settings import RecognitionSettings
-from efdm.recognition.settings import Settings as AnySettings
+from efdm.recognition.settings import AnySettings, RecognitionSettings
 from efdm.training.checkpoint import read_checkpoint
 from efdm.training.device import check_device, default_device, device_defaults
 from efdm.training.folder import CHECKPOINT, DONE, check_folder

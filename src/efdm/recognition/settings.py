@@ -102,7 +102,7 @@ class RecognitionSettings(TrainSettings):
             raise SettingError(message, ("batches", "domains_per_batch", "method"))
 
 
-Settings = TypeVar("Settings", bound=RecognitionSettings)
+AnySettings = TypeVar("AnySettings", bound=RecognitionSettings)
 
 
 def all_options(settings: RecognitionSettings) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def all_options(settings: RecognitionSettings) -> dict[str, Any]:
     return options_of(settings.method, settings.options, settings.methods)
 
 
-def resolved(settings: Settings) -> Settings:
+def resolved(settings: AnySettings) -> AnySettings:
     """Return the settings with every option of the method and with the checksum of the weights file.
 
     A different file with the same name gives a different run. If the file no longer exists, the stored checksum is kept,
