@@ -16,7 +16,7 @@ from efdm.apps.cli.options import Paths, Word, Words, choice, option, parse_pair
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import Set
-from efdm.apps.cli.report import print_data_warnings, print_skipped, print_tables, print_trials
+from efdm.apps.cli.recognition_printing import print_data_warnings, print_skipped, print_tables, print_trials
 from efdm.errors import SettingError
 from efdm.lab.dg_preparation import prepare_dg_sweep
 from efdm.lab.folder import RECIPE

@@ -1,8 +1,7 @@
-"""Tables, runs, warnings and accuracies as text."""
+"""What the commands of ``efdm dg`` and ``efdm reid`` print: tables, runs, warnings and accuracies."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from efdm.recognition.settings import RecognitionSettings, all_options
 from efdm.reid import PROTOCOLS, PersonSets
 from efdm.reid.evaluate import SCORES, Reranking
 from efdm.text import first_few, plural
-from efdm.training.folder import CHECKPOINT
 
 
 def print_tables(tables: Sequence[Table]) -> None:
@@ -60,14 +58,6 @@ def print_run(settings: RecognitionSettings) -> None:
         f"{method} in {settings.backbone}{stages}, weights {Path(settings.weights).name}: "
         f"{plural(settings.iterations, 'iteration')} of {plural(settings.batch, 'picture')} on {settings.device}"
     )
-
-
-def resume_hint(command: str, out: Path, **options: Sequence[object]) -> str:
-    """Return a message with the command that resumes the run in ``out``. ``options`` are the values of its other options."""
-    if not (out / CHECKPOINT).exists():
-        return "interrupted before the first step; repeat the command without --resume"
-    words = [str(word) for name, values in options.items() for value in values for word in (f"--{name}", value)]
-    return f"interrupted; resume with: efdm {command} {shlex.join(['--resume', *words, '-o', str(out)])}"
 
 
 def print_accuracy(title: str, counts: Mapping[str, Sequence[int]]) -> None:
