@@ -26,9 +26,9 @@ def print_tables(tables: Sequence[Table]) -> None:
     """Print tables with their captions: formatted in a terminal, as plain text elsewhere."""
     for table in tables:
         if not console.is_terminal:
-            console.print(render(table), markup=False, highlight=False, soft_wrap=True)
+            print_text(render(table))
             continue
-        console.print(f"\n{table.title}", style="bold", markup=False, highlight=False)
+        console.print(f"\n{table.title}", style="bold")
         if table.rows:
             console.print(_grid(table))
         for sentence in table.caption:
