@@ -59,6 +59,11 @@ class RecognitionTask(Task[Trained], Generic[AnySettings, Data, Trained]):
 
     @staticmethod
     @abstractmethod
+    def read(data: Any, settings: Any, progress: Report) -> Any:
+        """Return the data of a run from the argument of `train` or `train_together`."""
+
+    @staticmethod
+    @abstractmethod
     def check_data(settings: Any, data: Any) -> None:
         """Raise SettingError if the data do not fit the settings."""
 
@@ -124,11 +129,6 @@ class RecognitionTask(Task[Trained], Generic[AnySettings, Data, Trained]):
         self.records.append(json.loads(json.dumps(record)))  # with lists instead of tuples, as read from the file
         if self.folder is not None:
             append_line(self.folder / RECORDS, record)
-
-    @staticmethod
-    @abstractmethod
-    def read(data: Any, settings: Any, progress: Report) -> Any:
-        """Return the data of a run from the argument of `train` or `train_together`."""
 
     @classmethod
     def train(
