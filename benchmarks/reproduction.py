@@ -6,6 +6,7 @@ python benchmarks/reproduction.py --readme   update them in the document
 
 import json
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from claims import CLAIMS, GAIN, NETWORKS, VARIANTS, Claim
+from claims import CLAIMS, GAIN, NETWORKS, SECTIONS, VARIANTS, Claim
 from documents import ROOT, Table, main, markdown
 from records import read_record
 from scipy import stats
@@ -259,12 +260,24 @@ def rows() -> list[Row]:
 
 
 def reproduction_table() -> str:
-    """Return the table; place and claim are printed once for all networks."""
-    head, lines, before = ["in the paper", "claim", "network", "paper", "here", "verdict", "record"], [], ("", "")
-    for row in rows():
-        lines.append(["", "", *row[2:-1]] if row[:2] == before else list(row[:-1]))
-        before = row[:2]
-    return markdown(head, lines)
+    """Return a table for each of `SECTIONS`; a claim is printed once for all networks."""
+    made, sections = rows(), []
+    for heading, places in SECTIONS.items():
+        lines, before = [], ("", "")
+        for row in (row for row in made if row.place in places):
+            claim = f"{row.place}: {row.claim}" if len(places) > 1 else row.claim
+            lines.append(["" if row[:2] == before else claim, *cells(row)])
+            before = row[:2]
+        sections.append(f"### {heading}\n\n{markdown(['claim', 'network', 'paper', 'here', 'verdict'], lines)}")
+    return "\n\n".join(sections)
+
+
+def cells(row: Row) -> list[str]:
+    """Return the cells after the claim. The network links to the record; several records follow the numbers."""
+    link = re.fullmatch(r"\[[^]]*\](\(\S+\))", row.record)
+    network = f"[{row.network}]{link[1]}" if link else row.network
+    here = row.ours if link else "; ".join(words for words in (row.ours, row.record) if words != "-") or "-"
+    return [network, row.paper, here, row.verdict]
 
 
 def summary() -> str:

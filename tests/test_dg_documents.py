@@ -11,8 +11,8 @@ import pytest
 from test_documents import ROOT, blocks, commands, run_commands, table_in, words_of
 
 from efdm.dg import METHODS
-from efdm.dg.protocols import PROTOCOLS
 from efdm.lab import SELECTIONS, load_recipe, recipes
+from efdm.lab.protocols import PROTOCOLS
 from efdm.lab.published import PUBLISHED
 from efdm.lab.selection import STDS
 

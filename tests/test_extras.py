@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 EXTRAS = {
     "efdm.style": "style",
     "efdm.style.stylizer": "style",
@@ -21,6 +23,20 @@ for module in sys.argv[2:]:
     except ImportError as error:
         print(module, type(error).__name__, error)
 """
+LOAD = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))
+from efdm.apps.cli.group import COMMANDS, load
+
+def load_all(table):
+    for row in table.values():
+        if not isinstance(row.target, str):
+            load_all(row.target)
+        elif row.extra in sys.argv[2:]:
+            load(row)
+
+load_all(COMMANDS)
+"""
 
 
 def test_missing_package_names_the_extra() -> None:
@@ -29,6 +45,13 @@ def test_missing_package_names_the_extra() -> None:
 
 def test_lab_needs_the_package_of_its_tables_before_the_runs() -> None:
     check("scipy", {"efdm.lab": "dg"})
+
+
+@pytest.mark.parametrize("extras", [("cli",), ("cli", "style")], ids="-".join)
+def test_commands_load_without_the_packages_of_other_extras(extras: tuple[str, ...]) -> None:
+    others = {"dg": "scipy,sklearn,timm,torchvision,matplotlib", "app": "gradio", "style": "numpy,PIL,av,pydantic,filelock"}
+    missing = ",".join(packages for extra, packages in others.items() if extra not in extras)
+    subprocess.run([sys.executable, "-c", LOAD, missing, *extras], check=True)
 
 
 def check(missing: str, extras: dict[str, str]) -> None:

@@ -98,6 +98,13 @@ def test_every_claim_names_rows_that_a_recipe_compares() -> None:
         assert list(claim_rows(claim)), claim
 
 
+def test_every_row_is_in_one_table() -> None:
+    places = [place for section in reproduction.SECTIONS.values() for place in section]
+    assert sorted(places) == sorted({row.place for row in reproduction.rows()})
+    lines = [line for line in reproduction.reproduction_table().splitlines() if line.startswith("| ")]
+    assert len(lines) == len(reproduction.rows()) + 2 * len(reproduction.SECTIONS)
+
+
 def test_every_record_of_the_table_exists() -> None:
     for folder in re.findall(r"\]\(\.\./(results/[^)]+)\)", reproduction.reproduction_table()):
         assert (reproduction.ROOT / folder).is_file()

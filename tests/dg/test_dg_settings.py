@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from efdm.dg.methods import METHODS
-from efdm.dg.settings import Settings, check
+from efdm.dg.settings import Settings
 from efdm.errors import RunFolderError, SettingError
 from efdm.recognition.settings import identity, resolved, run_label
 from efdm.training.files import write_json
@@ -29,25 +29,25 @@ OTHER: dict[str, Any] = {
 def test_the_defaults_are_the_papers() -> None:
     found = (PLAIN.batch, PLAIN.optimizer, PLAIN.lr, PLAIN.momentum, PLAIN.weight_decay, PLAIN.schedule, PLAIN.size)
     assert found == (64, "sgd", 1e-3, 0.9, 5e-4, "cosine", 224)
-    check(PLAIN)
+    PLAIN.check()
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_that_mix_need_a_second_sample_or_domain(method: str) -> None:
     own = dataclasses.replace(PLAIN, method=method, batches=METHODS[method].batches)
-    check(dataclasses.replace(own, batch=2))
+    dataclasses.replace(own, batch=2).check()
     lonely = dataclasses.replace(own, batch=1)
     if method in ("erm", "cutout", "dropblock"):  # change each image independently
-        check(lonely)
+        lonely.check()
     else:
         with pytest.raises(ValueError, match="batch must be at least 2"):
-            check(lonely)
+            lonely.check()
     one_domain = dataclasses.replace(own, train_domains=("art",), domains_per_batch=1)
     if METHODS[method].batches == "domains":
         with pytest.raises(ValueError, match="at least 2 training domains, got 1"):
-            check(one_domain)
+            one_domain.check()
     else:
-        check(one_domain)
+        one_domain.check()
 
 
 THREE = ("art", "photo", "cartoon")
@@ -67,9 +67,9 @@ def test_methods_that_pair_domains_need_suitable_batches(method: str) -> None:
         wanted = dataclasses.replace(own, **changes)
         if refused & {*method.split("-"), *(["labels"] if method == "coral" else [])}:
             with pytest.raises(SettingError, match=rf"{method} needs batches of .*2 domains"):
-                check(wanted)
+                wanted.check()
         else:
-            check(wanted)
+            wanted.check()
 
 
 def test_settings_survive_a_file(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_label_is_short_and_unique() -> None:
 )
 def test_wrong_settings_are_reported_by_name(changes: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
-        check(Settings(**{**dataclasses.asdict(PLAIN), **changes}))
+        Settings(**{**dataclasses.asdict(PLAIN), **changes}).check()
 
 
 @pytest.mark.parametrize(
@@ -184,19 +184,19 @@ def test_wrong_settings_are_reported_by_name(changes: dict[str, Any], message: s
 )
 def test_the_error_of_an_option_names_the_setting_that_holds_it(method: str, options: dict[str, Any]) -> None:
     with pytest.raises(SettingError) as caught:
-        check(dataclasses.replace(PLAIN, method=method, options=options))
+        dataclasses.replace(PLAIN, method=method, options=options).check()
     assert caught.value.settings == ("options",)
 
 
 def test_no_alpha_exchanges_whole_distributions() -> None:
     mixed = dataclasses.replace(PLAIN, method="efdmix")
     exchanged = dataclasses.replace(mixed, options={"alpha": None})
-    check(exchanged)
+    exchanged.check()
     assert identity(exchanged) != identity(mixed)
 
 
 def test_paths_devices_lists_and_whole_numbers_are_converted() -> None:
-    check(dataclasses.replace(PLAIN, lr=1, method="efdmix", options={"p": 1}))
+    dataclasses.replace(PLAIN, lr=1, method="efdmix", options={"p": 1}).check()
     path = dataclasses.replace(PLAIN, weights=Path("here/w.pth"), device=torch.device("cpu"), stages=["stage1"])
     assert (path.weights, path.device, path.stages) == (str(Path("here/w.pth")), "cpu", ("stage1",))
     assert dataclasses.replace(PLAIN, stages="stage1").stages == ("stage1",)

@@ -1,9 +1,9 @@
 import pytest
 from sweeps import DOMAINS, small, steady, studied
 
-from efdm.dg.protocols import Cell
 from efdm.dg.settings import Settings
 from efdm.lab import accuracy_table, tables
+from efdm.lab.protocols import Cell
 from efdm.lab.selection import pooled
 
 

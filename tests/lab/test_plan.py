@@ -7,10 +7,10 @@ import pytest
 import sweeps
 from sweeps import DOMAINS, SHORT
 
-from efdm.dg.protocols import Cell
 from efdm.lab import Recipe, expand
 from efdm.lab.draws import DRAWN, drawn
 from efdm.lab.plan import Planned, merged, plan_as_json, plan_from_json
+from efdm.lab.protocols import Cell
 
 small = partial(sweeps.small, seeds=(0, 1))
 

@@ -35,7 +35,7 @@ def test_packaged_recipes(name: str) -> None:
     assert str(len(jobs)) == described["runs"].split()[0]
     assert len({planned.run for planned, _ in jobs}) == len(jobs)
     for _, settings in jobs:
-        recipe.task_row.task.check(settings)
+        settings.check()
     for changes in (recipe.settings, *recipe.rows.values()):
         for stage in changes.get("stages", ()):
             find_stage(_built(recipe.settings["backbone"]), stage)

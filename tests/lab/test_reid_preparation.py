@@ -1,60 +1,21 @@
-"""Re-identification in the lab: sets by name, tables, comparisons and published numbers."""
+"""Re-identification in the lab: trials, cells, tables, comparisons and published numbers."""
 
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from people import make_grid, make_market, small_people
+from people import small_people
 from sweeps import reid_study, small_reid
 
-from efdm.data.people import read_people
-from efdm.dg.protocols import Cell
-from efdm.errors import SettingError
 from efdm.lab import Recipe, accuracy_table, comparison_table, expand, render, tables
+from efdm.lab.protocols import Cell
 from efdm.lab.published import PUBLISHED
-from efdm.lab.reid_preparation import FileSets, read_sets, save_trials
+from efdm.lab.reid_preparation import save_trials
 from efdm.reid import PersonSets
 from efdm.reid.protocols import make_trials, read_trials
 
-SIZE = (16, 8)
 PAPER = Path(__file__).resolve().parents[3] / "shared" / "paper" / "efdm-cvpr2022.tex"
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> dict[str, Path]:
-    return {"market": make_market(tmp_path / "market"), "grid": make_grid(tmp_path / "grid")}
-
-
-def test_another_split_equals_reading_it(paths: dict[str, Path]) -> None:
-    sets = read_sets(paths, size=SIZE)
-    for split in (0, 3, 9):
-        found = sets.with_split(split)
-        assert isinstance(found, FileSets)
-        assert found["market"] is sets["market"]
-        assert found["grid"].fingerprint() == read_people(paths["grid"], split=split, size=SIZE).fingerprint()
-        assert found["grid"].fingerprint() == read_sets(paths, size=SIZE, split=split)["grid"].fingerprint()
-    assert len({sets.with_split(split).fingerprint() for split in range(10)}) > 5
-    with pytest.raises(SettingError, match="from 0 to 9"):
-        read_sets(paths, size=SIZE, split=10)
-
-
-def test_another_split_without_damaged_and_missing_pictures(paths: dict[str, Path]) -> None:
-    probes = sorted((paths["grid"] / "probe").iterdir())
-    probes[0].write_bytes(b"no picture")
-    for probe in probes[1:4]:
-        probe.unlink()
-    found = read_sets(paths, size=SIZE, damaged="skip").with_split(4)["grid"]  # trains on people 5, 6 and 1
-    assert found.people[found.select("train")].tolist() == [1, 5, 6, 5, 6]
-    assert found.counts()["query"]["pictures"] == 0
-
-
-def test_layouts_are_given_by_name(paths: dict[str, Path]) -> None:
-    assert read_sets({"market": paths["market"]}, size=SIZE, layouts={"market": "market-like"}).layouts == {
-        "market": "market-like"
-    }
-    with pytest.raises(SettingError, match="layout"):
-        read_sets(paths, size=SIZE, layouts={"markt": "market1501"})
 
 
 def test_only_drawn_queries_are_written(tmp_path: Path) -> None:

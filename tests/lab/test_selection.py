@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from efdm.dg.protocols import Cell
+from efdm.lab.protocols import Cell
 from efdm.lab.selection import SELECTIONS, Candidates, validation
 
 CELL = Cell(("a", "b"), ("t",))

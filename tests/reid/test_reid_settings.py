@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from efdm.recognition.settings import identity
-from efdm.reid.settings import METHODS, Settings, check
+from efdm.reid.settings import METHODS, Settings
 from efdm.training.files import write_json
 from efdm.training.settings import read_settings
 
@@ -14,7 +14,7 @@ PLAIN = Settings("market1501", ("market1501",), ("grid",))
 
 def test_the_defaults_are_the_papers() -> None:
     """OSNet after conv2 and conv3 of 256 x 128 pixels; rates of 0.05 for the classifier and 0.01 for the other layers."""
-    check(PLAIN)
+    PLAIN.check()
     assert (PLAIN.backbone, PLAIN.stages, PLAIN.size) == ("osnet_x1_0", ("conv2", "conv3"), (256, 128))
     assert (PLAIN.label_smoothing, PLAIN.triplet_weight, PLAIN.batches) == (0.1, 0.0, "uniform")
     assert (PLAIN.optimizer, PLAIN.batch, PLAIN.momentum, PLAIN.weight_decay) == ("sgd", 32, 0.9, 1e-5)
@@ -32,9 +32,9 @@ def test_methods_are_the_baseline_and_the_feature_layers() -> None:
     assert [name for name, row in METHODS.items() if not row.inserts_layers()] == ["erm"]
     for name in METHODS:
         batches = "domains" if "halves" in name else "uniform"
-        check(dataclasses.replace(PLAIN, method=name, batches=batches))
+        dataclasses.replace(PLAIN, method=name, batches=batches).check()
     # the data may have two cameras
-    check(dataclasses.replace(PLAIN, method="efdmix-halves", batches="domains", domains_per_batch="all"))
+    dataclasses.replace(PLAIN, method="efdmix-halves", batches="domains", domains_per_batch="all").check()
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_methods_are_the_baseline_and_the_feature_layers() -> None:
 )
 def test_wrong_settings_are_reported_by_name(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        check(Settings(**{**dataclasses.asdict(PLAIN), **changes}))
+        Settings(**{**dataclasses.asdict(PLAIN), **changes}).check()

@@ -160,8 +160,10 @@ def test_data_that_do_not_fit_the_settings_are_refused(
     anna = dataclasses.replace(seen, people=torch.zeros_like(seen.people))
     used = {*changes.get("train_domains", ()), *changes.get("test_domains", ())}
     sets = {**data, **{name: extra for name, extra in {"one": one, "none": none, "anna": anna}.items() if name in used}}
-    with pytest.raises(SettingError, match=message):
+    with pytest.raises(SettingError, match=message) as raised:
         train(settings(**changes), sets)
+    names = {field.name for field in dataclasses.fields(Settings)}
+    assert {*raised.value.settings} <= names  # the command names them as options
 
 
 def test_sets_larger_than_the_memory_of_the_device_are_refused(

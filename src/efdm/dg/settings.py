@@ -10,7 +10,7 @@ from efdm.dg.methods import METHODS
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.recognition.methods import Method
-from efdm.recognition.settings import RecognitionSettings, check_domains, check_options
+from efdm.recognition.settings import RecognitionSettings
 from efdm.training.settings import Count, NonNegative, validated
 
 
@@ -29,12 +29,10 @@ class Settings(RecognitionSettings):
 
     methods: ClassVar[Mapping[str, Method]] = METHODS
 
-
-def check(settings: Settings) -> None:
-    """Raise SettingError for contradictory settings and for an unknown method, option or augmentation."""
-    check_options(settings)
-    check_choice("augmentation", settings.augmentation, AUGMENTATIONS)
-    if both := set(settings.train_domains) & set(settings.test_domains):
-        message = f"{', '.join(sorted(both))} cannot be both a training and a test domain"
-        raise SettingError(message, ("train_domains", "test_domains"))
-    check_domains(settings, len(settings.train_domains))
+    def check(self) -> None:
+        super().check()
+        check_choice("augmentation", self.augmentation, AUGMENTATIONS)
+        if both := set(self.train_domains) & set(self.test_domains):
+            message = f"{', '.join(sorted(both))} cannot be both a training and a test domain"
+            raise SettingError(message, ("train_domains", "test_domains"))
+        self.check_batches(len(self.train_domains))

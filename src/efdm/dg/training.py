@@ -15,7 +15,6 @@ from efdm.data.datasets import Listing, check_domains
 from efdm.data.domains import DomainSet, StreamedImages, batches_of
 from efdm.data.samplers import Batches, domain_batches, uniform_batches
 from efdm.data.torch_datasets import Datasets, from_datasets
-from efdm.dg import settings as dg_settings
 from efdm.dg.classifier import load_classifier, save_classifier
 from efdm.dg.evaluate import evaluate
 from efdm.dg.settings import Settings
@@ -61,8 +60,6 @@ def sampler(settings: Settings, data: DomainSet, start: int = 0) -> Batches:
 class ClassifierTask(RecognitionTask[Settings, DomainSet, Trained]):
     """Train a classifier on some domains and count correct predictions on all."""
 
-    check = staticmethod(dg_settings.check)
-
     @staticmethod
     def read(data: DomainSet | Datasets, settings: Settings, progress: Report) -> DomainSet:
         """Return the data. Torch datasets by domain are read into memory by `efdm.data.from_datasets`."""
@@ -78,6 +75,10 @@ class ClassifierTask(RecognitionTask[Settings, DomainSet, Trained]):
     @staticmethod
     def fingerprint_of(settings: Settings, data: DomainSet) -> str:
         return data.fingerprint()
+
+    @staticmethod
+    def check_data(settings: Settings, data: DomainSet) -> None:
+        sampler(settings, data)
 
     def count_classes(self) -> int:
         return len(self.data.classes)

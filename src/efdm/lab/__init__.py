@@ -8,7 +8,7 @@ with requires("dg"):
     from efdm.lab.folder import Study, read_study
     from efdm.lab.pacs import NOISE_CONTRASTS, PACS_MOBILENETV2, PACS_PAPER, PACS_RESNET18, STABLE, pacs_resnet
     from efdm.lab.plan import expand
-    from efdm.lab.published import LABEL_ORDERS, ORDERS, Published, published_lines
+    from efdm.lab.published import LABEL_ORDERS, ORDERS, PUBLISHED, Published
     from efdm.lab.recipe import Recipe, load_recipe, recipes
     from efdm.lab.rendering import FORMATS, render
     from efdm.lab.report import accuracy_table, comparison_table, summary_table, tables
@@ -16,7 +16,7 @@ with requires("dg"):
     from efdm.lab.sweep import load_data, run
 
 __all__ = [
-    "FORMATS", "LABEL_ORDERS", "NOISE_CONTRASTS", "ORDERS", "PACS_MOBILENETV2", "PACS_PAPER", "PACS_RESNET18", "SELECTIONS",
-    "STABLE", "Published", "Recipe", "Study", "accuracy_table", "comparison_table", "expand", "load_data", "load_recipe",
-    "pacs_resnet", "published_lines", "read_study", "recipes", "render", "run", "summary_table", "tables",
+    "FORMATS", "LABEL_ORDERS", "NOISE_CONTRASTS", "ORDERS", "PACS_MOBILENETV2", "PACS_PAPER", "PACS_RESNET18", "PUBLISHED",
+    "SELECTIONS", "STABLE", "Published", "Recipe", "Study", "accuracy_table", "comparison_table", "expand", "load_data",
+    "load_recipe", "pacs_resnet", "read_study", "recipes", "render", "run", "summary_table", "tables",
 ]  # fmt: skip

@@ -44,7 +44,7 @@ def accuracy_sentences(
         ),
         f"Selection: {selection} ({rule.about}).",
         spread_words(study, std),
-        *(chosen_sentences(numbers) if (recipe.grid or recipe.draws) and rule.among == "hparams" else []),
+        *(chosen_sentences(numbers) if (recipe.grid or recipe.draws) and rule.uses != "nothing" else []),
         *row_sentences(study),
         *setting_sentences(study),
         *_published_sentences(study, published, std),

@@ -14,8 +14,8 @@ from efdm.data.domains import DomainSet
 from efdm.data.sheets import sheet
 from efdm.lab.analyses.drawing import colour_of, new_figure, plain, save, with_spaces
 from efdm.lab.compare import contrast_sentence, difference
+from efdm.lab.dg_preparation import prepare_dg_sweep
 from efdm.lab.folder import Study
-from efdm.lab.preparation import prepare_sweep
 from efdm.lab.published import AVERAGE
 from efdm.lab.recipe import load_recipe
 from efdm.lab.rendering import render
@@ -43,7 +43,7 @@ def run_demo(
     ``lanes`` runs are trained at a time, by default one per core. ``iterations`` overrides the recipe's number.
     """
     lengths = {"iterations": iterations} if iterations else {}
-    recipe, data, changes = prepare_sweep(load_recipe(RECIPE), [], out, pacs={}, changes=lengths)
+    recipe, data, changes = prepare_dg_sweep(load_recipe(RECIPE), [], out, pacs={}, changes=lengths)
     study = run(recipe, data, out, seeds=seeds, lanes=lanes or available_cores(), progress=progress, **changes)
     write_picture(out / SHEET, domain_sheet(data))
     plot_accuracy(study, out / PLOT)

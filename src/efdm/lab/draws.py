@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, NamedTuple
 
-from efdm.dg.protocols import Cell
+from efdm.lab.protocols import Cell
 
 
 class Power(NamedTuple):

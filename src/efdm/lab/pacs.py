@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from efdm.data.pacs import CROSSVAL, PICTURES
-from efdm.dg.protocols import PROTOCOLS
-from efdm.lab.published import published_lines
+from efdm.lab.protocols import PROTOCOLS
+from efdm.lab.published import PUBLISHED
 from efdm.lab.recipe import Recipe
 
 # the paper, for ResNets
@@ -62,7 +62,7 @@ def pacs_resnet(
     changes: dict[str, Any] = {"lr": PACS_PAPER["lr"]} if schedule == "paper" else {}
     if (depth, protocol) == (50, "leave-one-out"):
         changes["stages"] = ("layer1", "layer2")  # paper
-    lines = published_lines("pacs", protocol, "resnet50" if protocol == "domainbed" else f"resnet{depth}")
+    lines = PUBLISHED["pacs", protocol, "resnet50" if protocol == "domainbed" else f"resnet{depth}"]
     if "efdmix" not in methods:  # the authors' code has the gradient
         lines = tuple(replace(line, row="efdmix-flow") if line.row == "efdmix" else line for line in lines)
     return Recipe(**{

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from efdm.dg.protocols import Cell
 from efdm.errors import SettingError
 from efdm.lab.draws import DRAWN, drawn
+from efdm.lab.protocols import Cell
 from efdm.lab.recipe import Recipe
 from efdm.lab.selection import SELECTIONS
 from efdm.lab.tasks import FIXED
@@ -64,7 +64,7 @@ def expand(
         raise SettingError(f"{', '.join(fixed)} cannot be overridden: the recipe sets it; write your own recipe", fixed)
     protocol = recipe.protocol_row
     cells = protocol.cells(domains)
-    if any(SELECTIONS[name].pairs == "needed" for name in recipe.selections):
+    if any(SELECTIONS[name].uses == "pairs" for name in recipe.selections):
         cells += protocol.validation_cells(domains)
     cells = [c for c in cells if columns is None or set(columns) & set(getattr(c, protocol.columns))]
     rows = [row for row in recipe.rows if methods is None or row in methods]

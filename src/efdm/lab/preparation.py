@@ -1,82 +1,32 @@
-"""Prepare a sweep or a single run: choose defaults, check everything that needs no pictures, then read the pictures."""
+"""What the preparation of all tasks has in common: checks that need no pictures, and defaults of this machine."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from efdm.data.datasets import DIGITS, PACS, Listing, check_domains, list_domains, load_dataset
-from efdm.data.domains import DomainSet, Storage
-from efdm.data.folders import without_folders
 from efdm.data.memory import SMALLER, check_memory
-from efdm.dg import METHODS, Settings
-from efdm.dg.protocols import Cell
-from efdm.dg.settings import check
-from efdm.dg.training import check_classes
 from efdm.errors import SettingError
 from efdm.lab.folder import RECIPE, check_sweep_folder
 from efdm.lab.plan import expand
-from efdm.lab.recipe import Recipe, load_recipe
-from efdm.lab.sweep import check_sources, load_data
-from efdm.lab.tasks import TASKS
-from efdm.models.backbones import BACKBONES, build_backbone
+from efdm.lab.recipe import Recipe
+from efdm.models.backbones import build_backbone
 from efdm.nn import find_stage, stages_at
-from efdm.progress import Report, ignore
-from efdm.recognition.methods import check_method
 from efdm.recognition.pixels import height_and_width
-from efdm.recognition.settings import RecognitionSettings
-from efdm.recognition.settings import Settings as AnySettings
+from efdm.recognition.settings import AnySettings, RecognitionSettings
 from efdm.training.checkpoint import read_checkpoint
 from efdm.training.device import check_device, default_device, device_defaults
-from efdm.training.files import write_json
-from efdm.training.fit import check_same_data
-from efdm.training.folder import CHECKPOINT, DONE, ENVIRONMENT, check_folder
+from efdm.training.folder import CHECKPOINT, DONE, check_folder
 from efdm.training.settings import check_same_run, read_settings
 
-EPOCHS, MIN_ITERATIONS, MAX_ITERATIONS = 50, 300, 5000  # paper: 50 epochs, about 5,000 iterations for PACS
-DEFAULTS: Mapping[str, Any] = {"method": "efdmix-flow", "backbone": "resnet18.tv_in1k", "weights": "timm"}
-# options of PACS that are part of the data's name: such runs must not be mistaken for runs on PACS
-SPECIAL = {("split", "own"): "own split", ("copy", "partial"): "partial copy"}
+METHOD = "efdmix-flow"  # the default of both tasks
 FEATURE_BYTES = 512  # per pixel: two layers of 64 channels, as in VGG; a step of training needs several times as much
-PICTURES_FILE = "pictures.json"  # file in the folder of a run with classes, counts and skipped pictures
-
-
-def prepare_sweep(
-    recipe: Recipe,
-    sources: Sequence[Path],
-    out: Path,
-    *,
-    methods: Sequence[str] | None = None,
-    domains: Sequence[str] | None = None,
-    pacs: Mapping[str, Any],
-    changes: Mapping[str, Any],
-    storage: Storage = "memory",
-    progress: Report = ignore,
-) -> tuple[Recipe, DomainSet, dict[str, Any]]:
-    """Return the recipe, its pictures and the settings that override the recipe's: the arguments of `efdm.lab.run`.
-
-    ``pacs`` are options of `load_pacs` (``split``, ``lists``, ``copy``); a recipe for other data takes none. ``storage`` is
-    that of `load_domains`. Device, precision and speed have defaults for this machine.
-    """
-    if pacs and recipe.data != PACS:
-        raise SettingError(f"only PACS has {' and '.join(pacs)}; the data of {recipe.name} is {recipe.data}", [*pacs])
-    check_sources(recipe, sources)
-    check_outside(out, sources)
-    listing = list_domains(recipe.data, sources)
-    if domains:
-        check_domains("domains", domains, listing)
-    changes = sweep_settings(recipe, out, changes, methods, listing.domain_names)
-    data = load_data(recipe, sources, size=changes.get("size", 0), storage=storage, progress=progress, **pacs)
-    special = [words for option, words in SPECIAL.items() if option in pacs.items()]
-    return replace(recipe, data=", ".join([recipe.data, *special])), data, changes
 
 
 def sweep_settings(
@@ -85,74 +35,12 @@ def sweep_settings(
     """Return ``changes`` with defaults for this machine. Raise for an invalid folder, setting, device or backbone."""
     check_sweep_folder(out)
     for _, planned in expand(recipe, domains, methods=methods, **changes):
-        recipe.task_row.task.check(planned)
+        planned.check()
     settings = {**recipe.settings, **changes}
     machine = device_settings(settings, runs="many")
     if not (out / RECIPE).exists():  # a started sweep does not need the weights again
         check_backbone(settings, recipe.task_row.settings)
     return {**changes, **machine}
-
-
-def check_outside(out: Path, sources: Sequence[Path]) -> None:
-    """Raise SettingError if ``out`` is inside one of the ``sources``, where its files and folders would be read as data."""
-    for source in sources if dataset_name(sources) != DIGITS else ():
-        if out.resolve().is_relative_to(source.resolve()):
-            raise SettingError(f"{out} is inside the data, {source}; choose a folder outside of it", "out")
-
-
-def dataset_name(sources: Sequence[Path]) -> str:
-    """Return "digits" if that is the only source, otherwise "folder". Write ``./digits`` for a folder named digits."""
-    return DIGITS if [str(source) for source in sources] == [DIGITS] else "folder"
-
-
-def default_settings(dataset: str, backbone: str | None = None) -> dict[str, Any]:
-    """Return the default settings: the recipe's for digits, otherwise `DEFAULTS`, with random weights for `BACKBONES`."""
-    if dataset == DIGITS:
-        recipe = load_recipe("digits_demo").settings
-        return {"method": DEFAULTS["method"], **{name: value for name, value in recipe.items() if name != "device"}}
-    return {**DEFAULTS, "weights": "random"} if backbone in BACKBONES else dict(DEFAULTS)
-
-
-def prepare_classifier(
-    sources: Sequence[Path],
-    out: Path,
-    changes: Mapping[str, Any],
-    *,
-    resume: bool = False,
-    storage: Storage = "memory",
-    progress: Report = ignore,
-) -> tuple[Settings, DomainSet | None]:
-    """Return the settings and pictures of a run in ``out`` for `efdm.dg.train`; no pictures if it is finished.
-
-    ``changes`` are settings; the others follow the data set, the backbone, the number of pictures and the device. With
-    ``resume``, the settings are those of the run, and ``changes`` may only repeat them or choose another device.
-    """
-    dataset = dataset_name(sources)
-    load = partial(load_dataset, dataset, sources)
-    check_outside(out, sources)
-    finished = check_run_folder(out, resume=resume)
-    if resume:
-        settings = resumed(Settings, out, changes)
-        used: Any = {"size": settings.size, "domains": settings.train_domains + settings.test_domains}
-        _check_same_data(load(**used, storage="stream"), out)
-        return settings, None if finished else load(**used, storage=storage, progress=progress)
-    known = {**default_settings(dataset, changes.get("backbone")), **changes}
-    known |= device_settings(known)
-    check_method("method", known["method"], METHODS)
-    known |= {"data": dataset if dataset == DIGITS else ", ".join(source.resolve().name for source in sources)}
-    listing = list_domains(dataset, sources)
-    check_classes(listing)
-    known |= _choose_domains(listing, changes)
-    check(_with_defaults(known, Settings.batch))  # before the pictures are read, so their number is a guess
-    known["stages"] = choose_stages(known, Settings)
-    used = {"size": known.get("size", Settings.size), "domains": known["train_domains"] + known["test_domains"]}
-    data = load(**used, storage=storage, progress=progress)
-    settings = _with_defaults(known, len(data.select(known["train_domains"], "train")))
-    check(settings)
-    out.mkdir(parents=True, exist_ok=True)
-    skipped = without_folders(data.skipped)
-    write_json(out / PICTURES_FILE, {"classes": data.classes, "pictures": data.counts("split"), "skipped": skipped})
-    return settings, data
 
 
 def check_run_folder(out: Path, *, resume: bool) -> bool:
@@ -174,41 +62,6 @@ def resumed(cls: type[AnySettings], out: Path, changes: Mapping[str, Any]) -> An
     if not (out / DONE).exists():
         read_checkpoint(out / CHECKPOINT, "cpu")  # a damaged one is reported before pictures are read
     return settings
-
-
-def _check_same_data(data: DomainSet, folder: Path) -> None:
-    """Raise RunFolderError if the run in ``folder`` was started with other data. No pictures are read."""
-    if not (folder / PICTURES_FILE).exists():  # a run that was started from Python
-        return
-    before, pictures = (json.loads((folder / name).read_text()) for name in (ENVIRONMENT, PICTURES_FILE))
-    skipped = {name for name, _ in pictures["skipped"]}
-    readable = torch.tensor([i for i, name in enumerate(data.names) if name not in skipped])
-    fingerprint = data.subset(readable).fingerprint()
-    check_same_data(before.get("data", fingerprint), fingerprint, folder)  # missing in older runs
-
-
-def _choose_domains(listing: Listing, changes: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Return the training and test domains; each defaults to the domains that the other does not name."""
-    for name in ("train_domains", "test_domains"):
-        check_domains(name, changes.get(name) or (), listing)
-    test = changes.get("test_domains")
-    train = changes.get("train_domains") or [domain for domain in listing.domain_names if domain not in (test or ())]
-    if not train:
-        raise SettingError("test_domains leaves no domain to train on; name fewer test domains", "test_domains")
-    if test is None:
-        test = [domain for domain in listing.domain_names if domain not in train]
-    return {"train_domains": tuple(train), "test_domains": tuple(test)}
-
-
-def _with_defaults(known: Mapping[str, Any], count: int) -> Settings:
-    """Return ``known`` with a default batch size and number of iterations for ``count`` training pictures."""
-    defaults = {**TASKS["dg"].method_settings(known["method"], Cell(known["train_domains"], ()))}
-    defaults["batch"] = min(Settings.batch, max(1, count))
-    if defaults["batches"] == "domains":
-        defaults["batch"] = defaults["batch"] // 2 * 2
-    batch = known.get("batch", defaults["batch"])
-    defaults["iterations"] = min(MAX_ITERATIONS, max(MIN_ITERATIONS, EPOCHS * count // max(1, batch)))
-    return Settings(**{**defaults, **known})
 
 
 def device_settings(known: Mapping[str, Any], *, runs: Literal["one", "many"] = "one") -> dict[str, Any]:

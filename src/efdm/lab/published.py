@@ -115,8 +115,3 @@ PUBLISHED: Mapping[tuple[str, str, str], tuple[Published, ...]] = {
         _osnet("efdmix", PRINTED_REID, "35.5±1.8 26.7±3.3 44.4±0.8 53.6±2.0 6.4±0.2 19.9±0.6 34.4±1.0 42.2±0.8"),
     ),
 }  # fmt: skip
-
-
-def published_lines(data: str, protocol: str, backbone: str) -> tuple[Published, ...]:
-    """Return the published lines for a data set, a protocol and a backbone."""
-    return PUBLISHED[data, protocol, backbone]

@@ -18,8 +18,8 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from efdm.dg.protocols import Protocol
 from efdm.errors import SettingError
+from efdm.lab.protocols import Protocol
 from efdm.lab.published import Published
 from efdm.lab.selection import STDS
 from efdm.lab.tasks import TASKS, LabTask
@@ -36,7 +36,7 @@ class Recipe:
     """Runs of several methods under one protocol, and the tables to make from them.
 
     Args:
-        protocol: a protocol of the task.
+        protocol: a row of `PROTOCOLS`, or for re-identification of `REID_PROTOCOLS` (`efdm.lab.protocols`).
         data: "pacs", "digits", or your own name for a folder ``domain/class/picture``. For re-identification, the
             names of the data sets, such as "market, grid", in the order of columns.
         methods: maps each row of the table to changes of the settings. The row's name is the method unless the changes
@@ -47,8 +47,8 @@ class Recipe:
         seeds: each method is trained with each seed.
         grid: maps settings to values; every combination is trained. Selection rules choose among them; "last" lists them.
         draws: hyperparameters are drawn this many times for every seed, see `efdm.lab.draws`; used like a grid.
-        selections: rows of `SELECTIONS`; each gives a table. The default depends on the task.
-        scores: rows of `SCORES`; the default depends on task and protocol.
+        selections: rows of `SELECTIONS`; each gives a table. The default is all rules of the task that need no more runs.
+        scores: rows of the task's scores; the default depends on the protocol.
         orders: chains of rows, each claimed to be better than the one before.
         contrasts: pairs of rows to compare without a claim.
         separate_contrasts: pairs for a separate table, with p-values corrected for these pairs only.
@@ -91,9 +91,10 @@ class Recipe:
         if not isinstance(self.methods, Mapping):
             object.__setattr__(self, "methods", {row: {} for row in self.methods})
         if not self.selections:
-            object.__setattr__(self, "selections", self.task_row.default_selections)
+            without_more_runs = (name for name, rule in self.task_row.selections.items() if rule.uses != "pairs")
+            object.__setattr__(self, "selections", tuple(without_more_runs))
         if not self.scores:
-            object.__setattr__(self, "scores", self.task_row.default_scores(self.protocol_row))
+            object.__setattr__(self, "scores", self.protocol_row.scores)
         self._check()
 
     def _check(self) -> None:

@@ -1,78 +1,24 @@
-"""Read re-identification data sets by name, prepare a sweep or a single run, and score a trained network."""
+"""Prepare a sweep or a single run of re-identification, and write the queries and galleries that it draws."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import torch
-
-from efdm.data.people import read_people
-from efdm.data.people_layouts import LAYOUTS, find_people
-from efdm.data.people_splits import SPLITS
 from efdm.errors import SettingError
-from efdm.lab.preparation import DEFAULTS, check_run_folder, choose_stages, device_settings, resumed, sweep_settings
+from efdm.lab.preparation import METHOD, check_run_folder, choose_stages, device_settings, resumed, sweep_settings
 from efdm.lab.recipe import Recipe
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
 from efdm.recognition.methods import check_method
-from efdm.reid import Embedder, PersonSets, Settings
-from efdm.reid.evaluate import Reranking, score_entries
-from efdm.reid.protocols import PROTOCOLS, default_protocol, make_trials, write_trials
-from efdm.reid.settings import METHODS, check
-from efdm.training.lanes import finish
+from efdm.reid import PersonSets, Settings, read_sets
+from efdm.reid.protocols import default_protocol, make_trials, write_trials
+from efdm.reid.settings import METHODS
 
-Damaged = Literal["raise", "skip"]
-NO_LAYOUTS: Mapping[str, str] = {}
 EPOCHS, MIN_ITERATIONS = 60, 300  # paper: 60 epochs
 TRIALS = "trials-{}.json"  # file in the folder of a run or sweep with the queries and the gallery of a test set
-
-
-@dataclass(frozen=True, eq=False)
-class FileSets(PersonSets):
-    """Sets that were read from ``paths`` with ``layouts``, so that another of their published splits can be chosen."""
-
-    paths: Mapping[str, Path] = field(default_factory=dict)
-    layouts: Mapping[str, str] = field(default_factory=dict)
-
-    def with_split(self, split: int) -> FileSets:
-        """Return the sets with one of their published splits. Sets with a single split are unchanged."""
-        sets = dict(self.sets)
-        for name in (name for name, layout in self.layouts.items() if LAYOUTS[layout].splits > 1):
-            parts = {shot.name: shot.splits for shot in find_people(self.paths[name], self.layouts[name], split).shots}
-            files = [parts.get(file, ()) for file in sets[name].names]
-            at = {part: torch.tensor([part in own for own in files]).nonzero()[:, 0] for part in SPLITS}
-            sets[name] = replace(sets[name], splits=at)
-        return FileSets(sets, paths=self.paths, layouts=self.layouts)
-
-
-def read_sets(
-    paths: Mapping[str, Path],
-    *,
-    size: tuple[int, int] = Settings.size,
-    split: int = 0,
-    layouts: Mapping[str, str] = NO_LAYOUTS,
-    damaged: Damaged = "raise",
-    progress: Report = ignore,
-) -> FileSets:
-    """Read several sets, each a folder or zip. The other arguments are those of `read_people`.
-
-    ``layouts`` names the layouts of sets that are not recognized. ``split`` applies to sets with several published splits.
-    """
-    for name in layouts:
-        check_choice("layout", name, paths)
-    # errors in names are reported before pictures are read
-    layouts = {name: find_people(path, layouts.get(name, "auto")).layout for name, path in paths.items()}
-    splits = {name: split if LAYOUTS[layout].splits > 1 else 0 for name, layout in layouts.items()}
-    for name, number in splits.items():
-        if number:
-            find_people(paths[name], layouts[name], number)
-    options: Any = {"size": size, "damaged": damaged, "progress": progress}
-    sets = {name: read_people(path, layouts[name], split=splits[name], **options) for name, path in paths.items()}
-    return FileSets(sets, paths=paths, layouts=layouts)
 
 
 def prepare_reid_sweep(
@@ -138,45 +84,19 @@ def prepare_embedder(
     if resume:
         settings = resumed(Settings, out, changes)
         return settings, None if finished else read_sets(paths, size=settings.size, **reading)
-    method = changes.get("method", DEFAULTS["method"])
+    method = changes.get("method", METHOD)
     check_method("method", method, METHODS)
     known: dict[str, Any] = {"batches": METHODS[method].batches, "method": method, **changes}
     name = ", ".join([*paths, *([f"split {split}"] if split else [])])
     known |= {"data": name, "train_domains": tuple(train), "test_domains": tuple(test), **device_settings(known)}
     if known.get("weights", Settings.weights) == "random":
         known.setdefault("classifier_lr", 1.0)  # a larger rate suits a new classifier on pretrained layers
-    check(Settings(**known))
+    Settings(**known).check()
     known["stages"] = choose_stages(known, Settings, most=2)  # as in the paper
     data = read_sets(paths, size=known.get("size", Settings.size), **reading)
     known.setdefault("protocols", {name: default_protocol(data[name]) for name in test})
     count = sum(len(data[name].select("train")) for name in train)
     epochs = EPOCHS * count // known.get("batch", Settings.batch)
     settings = Settings(**{"iterations": max(MIN_ITERATIONS, epochs), **known})
-    check(settings)
+    settings.check()
     return settings, data
-
-
-def score_files(
-    embedder: Embedder,
-    paths: Mapping[str, Path],
-    *,
-    protocol: str = "auto",
-    seed: int = 0,
-    reranking: Reranking = "none",
-    progress: Report = ignore,
-    **reading: Any,
-) -> tuple[PersonSets, dict[str, dict[str, Any]]]:
-    """Return the sets that were read, and the scores of a network on each, from 0 to 1, as in a record.
-
-    ``protocol`` is a row of `efdm.reid.PROTOCOLS`, or "auto" for `default_protocol` of each set. ``reading`` are arguments
-    of `read_sets`.
-    """
-    check_choice("protocol", protocol, ("auto", *PROTOCOLS))
-    data = read_sets(paths, size=embedder.size, progress=progress, **reading)
-    scores = {}
-    for name, people in data.sets.items():
-        row = default_protocol(people) if protocol == "auto" else protocol
-        trials = make_trials(people, row, seed)
-        options: Any = {"size": embedder.size, "reranking": reranking, "progress": progress}
-        scores[name] = finish(score_entries(embedder.model, people, trials, row, **options))
-    return data, scores

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from efdm.dg.protocols import Cell
 from efdm.lab.folder import Study
 from efdm.lab.plan import Planned, hparam_grid
+from efdm.lab.protocols import Cell
 from efdm.lab.selection import SELECTIONS, Candidates, Selection
 from efdm.ops.choices import check_choice
 
@@ -56,7 +56,7 @@ def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Num
     rule, protocol = SELECTIONS[selection], study.recipe.protocol_row
     groups: dict[tuple[str, str, int], list[Planned]] = {}  # the candidate runs of each number
     for planned in reported_runs(study):
-        row = row_name(planned) if rule.among == "nothing" else planned.row
+        row = row_name(planned) if rule.uses == "nothing" else planned.row
         groups.setdefault((row, protocol.column(planned.cell), planned.seed), []).append(planned)
     rows = list(dict.fromkeys(row for row, _, _ in groups))
     # including columns that were not run: an average must cover the same domains
@@ -97,7 +97,7 @@ def _candidates(study: Study, rule: Selection, group: list[Planned], scored: str
     if any(planned.run not in study.runs for planned in group):
         return None
     pairs: dict[str, dict[str, list[dict[str, object]]]] = {planned.hparams: {} for planned in group}
-    if rule.pairs == "needed":
+    if rule.uses == "pairs":
         for other in study.plan:
             same = (other.row, other.seed) == (first.row, first.seed) and _is_pair(study, other.cell)
             if same and set(cell.test) < set(other.cell.test) and other.run in study.runs:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from statistics import fmean, pstdev, stdev
 from typing import Any, Literal, NamedTuple
 
-from efdm.dg.protocols import Cell
+from efdm.lab.protocols import Cell
 from efdm.stats import standard_error
 
 Record = Mapping[str, Any]
@@ -91,19 +91,21 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """One rule. ``criterion(candidates, hparams, record)`` is maximized; it is None if it cannot be computed."""
+    """One rule. ``criterion(candidates, hparams, record)`` is maximized; it is None if it cannot be computed.
+
+    ``uses`` is what the rule depends on: the split "val" of the "train" or of the "test" domains, "pairs" for runs without
+    two domains, or "nothing". A table lists every combination of a grid if the rule uses nothing, otherwise the chosen one.
+    """
 
     about: str
     criterion: Callable[[Candidates, str, Record], float | None]
     steps: Literal["last", "every"]  # the evaluations that may be chosen
-    among: Literal["nothing", "hparams"] = "hparams"  # "nothing" lists the combinations of a grid, "hparams" chooses one
-    val: Literal["unused", "train", "test"] = "unused"  # the domains whose split "val" is used
-    pairs: Literal["unused", "needed"] = "unused"  # runs without two domains
+    uses: Literal["nothing", "train", "test", "pairs"]
 
     @property
     def scored(self) -> Literal["rest"] | None:
         """The scored part of the test domains: without "val" if the rule uses it, None for that of the protocol."""
-        return "rest" if self.val == "test" else None
+        return "rest" if self.uses == "test" else None
 
     def choose(self, candidates: Candidates) -> tuple[str, Record]:
         """Return the hyperparameters and the record of the evaluation with the highest criterion."""
@@ -131,17 +133,17 @@ def _domains_left_out(candidates: Candidates, hparams: str, record: Record) -> f
 
 
 SELECTIONS: Mapping[str, Selection] = {
-    "last": Selection("last step, no selection", lambda candidates, hparams, record: 0.0, "last", among="nothing"),
+    "last": Selection("last step, no selection", lambda candidates, hparams, record: 0.0, "last", uses="nothing"),
     VALIDATION: Selection(
         "step and hyperparameters with the best mean accuracy on held-out pictures of the training domains",
-        lambda candidates, hparams, record: validation(record, candidates.cell.train), "every", val="train",
+        lambda candidates, hparams, record: validation(record, candidates.cell.train), "every", uses="train",
     ),
     "leave-one-domain-out cross-validation": Selection(
         "step and hyperparameters that do best on training domains when these are left out, one at a time",
-        _domains_left_out, "every", pairs="needed",
+        _domains_left_out, "every", uses="pairs",
     ),
     "oracle": Selection(
         "last step; hyperparameters chosen on held-out pictures of the test domains, which are not scored",
-        lambda candidates, hparams, record: validation(record, candidates.cell.test), "last", val="test",
+        lambda candidates, hparams, record: validation(record, candidates.cell.test), "last", uses="test",
     ),
 }  # fmt: skip

@@ -19,24 +19,24 @@ from efdm.data.datasets import DIGITS, load_dataset
 from efdm.data.domains import DomainSet
 from efdm.data.folders import list_paths
 from efdm.data.images import file_error
-from efdm.dg.protocols import check_unseen
 from efdm.dg.settings import Settings
-from efdm.dg.training import Trained
 from efdm.errors import DivergedError, SettingError
 from efdm.lab.folder import RECIPE, RUNS, Study, check_sweep_folder, read_study, start_study
 from efdm.lab.plan import expand
+from efdm.lab.protocols import check_unseen
 from efdm.lab.recipe import Recipe
 from efdm.lab.records import RECORDS, append_records
 from efdm.lab.selection import SELECTIONS, VALIDATION
 from efdm.models.backbones import ORIGINS, build_backbone
 from efdm.nn import find_stage
 from efdm.progress import Progress, Report, ignore
-from efdm.recognition.settings import run_label
+from efdm.recognition.settings import RecognitionSettings, run_label
 from efdm.recognition.workers import train_runs
 from efdm.reid import PersonSets
 from efdm.training.folder import DONE, lock_folder
 
 Sources = str | Path | Sequence[str | Path]
+Runs = Sequence[RecognitionSettings]
 
 
 def check_sources(recipe: Recipe, sources: Sequence[Path]) -> None:
@@ -119,7 +119,7 @@ def run(
 
 def _train(
     recipe: Recipe,
-    runs: Sequence[Settings],
+    runs: Runs,
     data: Any,
     out: Path,
     *,
@@ -135,7 +135,7 @@ def _train(
     done = total - len(runs)
     progress(Progress("runs", done, total))
 
-    def finished(trained: Trained) -> None:
+    def finished(trained: Any) -> None:
         nonlocal done
         append_records(out / RECORDS, trained.records)
         if keep == "records":
@@ -154,33 +154,35 @@ def _train(
         raise DivergedError(message, diverged[0].iteration, diverged[0].settings)
 
 
-def _by_splits(recipe: Recipe, runs: Iterable[Settings], data: Any) -> Iterator[tuple[list[Settings], Any]]:
+def _by_splits(recipe: Recipe, runs: Runs, data: Any) -> Iterator[tuple[Runs, Any]]:
     """Yield all runs with their pictures together, or seed by seed if every seed has its own splits."""
     split = recipe.protocol_row.split
     for seed, same in groupby(runs, key=lambda settings: settings.seed if split else 0):
         yield list(same), split(data, seed) if split else data
 
 
-def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
+def _check_runs(recipe: Recipe, runs: Runs, data: Any) -> None:
     """Raise for problems that would stop a sweep midway or prevent its tables."""
     if recipe.protocol_row.split is None:
         _check_val(recipe, runs, data)
-        if any(SELECTIONS[name].val == "test" for name in recipe.selections):
+        if any(SELECTIONS[name].uses == "test" for name in recipe.selections):
             check_unseen(data)
     for same, pictures in _by_splits(recipe, runs, data):
         for settings in same:
-            recipe.task_row.task.check(settings)
+            settings.check()
             try:
-                recipe.task_row.check_data(settings, pictures)
+                recipe.task_row.task.check_data(settings, pictures)
             except ValueError as error:
                 names = error.settings if isinstance(error, SettingError) else ("batch",)
                 raise SettingError(f"{run_label(settings)}: {error}", names) from error
 
 
-def _check_val(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
-    users: dict[str, str] = {name: SELECTIONS[name].val for name in recipe.selections if SELECTIONS[name].val != "unused"}
+def _check_val(recipe: Recipe, runs: Runs, data: Any) -> None:
+    users: dict[str, str] = {name: SELECTIONS[name].uses for name in recipe.selections}
     users |= {VALIDATION: "train"} if VALIDATION in recipe.scores else {}
     for name, side in users.items():
+        if side not in ("train", "test"):
+            continue
         used = {domain for settings in runs for domain in getattr(settings, f"{side}_domains")}
         if lacking := sorted(domain for domain in used if not len(data.splits[domain]["val"])):
             raise ValueError(
@@ -189,7 +191,7 @@ def _check_val(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
             )
 
 
-def _check_stages(runs: Iterable[Settings]) -> None:
+def _check_stages(runs: Iterable[RecognitionSettings]) -> None:
     """Raise for a name that is not a stage of its backbone, before methods without stages are trained."""
     mixing = [settings for settings in runs if settings.methods[settings.method].inserts_layers()]
     for backbone in dict.fromkeys(settings.backbone for settings in mixing):

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from itertools import permutations
+from dataclasses import dataclass, fields
 from typing import Any
 
 from efdm import dg, reid
-from efdm.dg.protocols import PROTOCOLS, Cell, Protocol, leave_out
-from efdm.errors import SettingError
-from efdm.lab.selection import SCORES, SELECTIONS, VALIDATION, Score, Selection
+from efdm.lab.protocols import PROTOCOLS, REID_PROTOCOLS, Cell, Protocol
+from efdm.lab.selection import SCORES, SELECTIONS, Score, Selection
 from efdm.ops.choices import check_choice
 from efdm.recognition.methods import Method
 from efdm.recognition.settings import RecognitionSettings
 from efdm.recognition.training import RecognitionTask
-from efdm.reid.settings import protocol_of
 
 
 @dataclass(frozen=True)
@@ -27,12 +24,9 @@ class LabTask:
     method_settings: Callable[[str, Cell], Mapping[str, Any]]  # defaults of a method in a cell
     protocols: Mapping[str, Protocol]
     scores: Mapping[str, Score]
-    default_scores: Callable[[Protocol], tuple[str, ...]]  # shown in the tables of a protocol
+    selections: Mapping[str, Selection]  # the rules that its records allow
     task: type[RecognitionTask[Any, Any, Any]]
-    check_data: Callable[[Any, Any], object]  # called with settings and data; raises if the data do not fit the settings
     score_sentences: Callable[[Sequence[Any]], list[str]] = lambda plan: []  # sentences on scores that are not accuracies
-    selections: Mapping[str, Selection] = field(default_factory=lambda: SELECTIONS)  # the rules that its records allow
-    default_selections: tuple[str, ...] = ("last", VALIDATION, "oracle")
 
     @property
     def methods(self) -> Mapping[str, Method]:
@@ -54,9 +48,6 @@ def _dg_method_settings(method: str, cell: Cell) -> dict[str, Any]:
     return {"batches": batches, **({"domains_per_batch": min(2, len(cell.train))} if batches == "domains" else {})}
 
 
-RETRIEVAL_SCORES: Mapping[str, str] = {"mAP": "mAP", "R1": "rank1", "R5": "rank5", "R10": "rank10"}  # table -> record
-
-
 def _retrieval_score(entry: str) -> Score:
     return lambda record, cell, scored: 100 * statistics.fmean(record["test"][name][entry] for name in cell.test)
 
@@ -76,62 +67,22 @@ def _retrieval_sentences(plan: Sequence[Any]) -> list[str]:
     ]
 
 
-def _ordered_pairs(names: Sequence[str]) -> list[Cell]:
-    """Return the cells that train on one set and test on another, for all pairs.
-
-    >>> _ordered_pairs(["market", "grid"])
-    [Cell(train=('market',), test=('grid',)), Cell(train=('grid',), test=('market',))]
-    """
-    return [Cell((source,), (target,)) for source, target in permutations(names, 2)]
-
-
-def _check_reid_data(settings: reid.Settings, data: reid.PersonSets) -> None:
-    """Raise SettingError if a test set does not fit its protocol, or the training sets do not fit the batches."""
-    for name in settings.test_domains:
-        try:
-            reid.make_trials(data[name], protocol_of(settings, name), settings.protocol_seed)
-        except SettingError as error:
-            raise SettingError(str(error), "protocols") from error
-    reid.training.sampler(settings, reid.sets.training_pictures(settings, data))
-
-
-def _published_split(data: Any, seed: int) -> Any:
-    """Return the sets with the published split of the seed's number."""
-    try:
-        return data.with_split(seed)
-    except SettingError as error:
-        raise SettingError(f"seed {seed}: {error}", "seeds") from error
-
-
-_REID_PROTOCOLS: Mapping[str, Protocol] = {
-    "cross-dataset": Protocol("train on one data set, test on another", _ordered_pairs, "test", "direction"),
-    "cross-dataset, split by seed": Protocol(
-        "train on one data set, test on another, with the published split of the seed's number", _ordered_pairs, "test",
-        "direction", split=_published_split, split_words=", split by seed",
-    ),
-    "leave-one-out": Protocol("train on all data sets but one, test on that one", leave_out, "test", "direction"),
-}  # fmt: skip
-
 TASKS: Mapping[str, LabTask] = {
     "dg": LabTask(
         dg.Settings,
         method_settings=_dg_method_settings,
         protocols=PROTOCOLS,
         scores=SCORES,
-        default_scores=lambda protocol: ("pooled",) if protocol.columns == "test" else ("pooled", "mean of domains"),
+        selections=SELECTIONS,
         task=dg.training.ClassifierTask,
-        check_data=dg.training.sampler,  # making the batches raises
     ),
     "reid": LabTask(
         reid.Settings,
         method_settings=lambda method, cell: {"batches": reid.METHODS[method].batches},
-        protocols=_REID_PROTOCOLS,
-        scores={name: _retrieval_score(entry) for name, entry in RETRIEVAL_SCORES.items()},
-        default_scores=lambda protocol: tuple(RETRIEVAL_SCORES),
-        task=reid.training.ReidTask,
-        check_data=_check_reid_data,
-        score_sentences=_retrieval_sentences,
+        protocols=REID_PROTOCOLS,
+        scores={name: _retrieval_score(entry) for name, entry in reid.evaluate.SCORES.items()},
         selections={"last": SELECTIONS["last"]},
-        default_selections=("last",),
+        task=reid.training.ReidTask,
+        score_sentences=_retrieval_sentences,
     ),
 }  # fmt: skip

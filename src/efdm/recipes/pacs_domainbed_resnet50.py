@@ -13,7 +13,7 @@ The paper compares its 87.9 with 86.7, ERM's *oracle* number, so compare it only
 DomainBed: docs/protocols.md.
 """
 
-from efdm.lab import Recipe, published_lines
+from efdm.lab import PUBLISHED, Recipe
 
 recipe = Recipe(
     protocol="domainbed",
@@ -30,6 +30,6 @@ recipe = Recipe(
     picture_size=227,
     orders=(("erm", "efdmix"),),
     contrasts=(("mixstyle", "efdmix"), ("efdmix", "efdmix-flow")),
-    published=published_lines("pacs", "domainbed", "resnet50"),
+    published=PUBLISHED["pacs", "domainbed", "resnet50"],
     std="error",  # DomainBed: standard errors over trials
 )

@@ -15,7 +15,7 @@ Stages: the paper mixes after layer1, layer2 and layer3 of ResNet-18, the ends o
 blocks.2 and blocks.4 of timm's MobileNetV2. All feature methods act there.
 """
 
-from efdm.lab import LABEL_ORDERS, NOISE_CONTRASTS, ORDERS, PACS_MOBILENETV2, Recipe, published_lines
+from efdm.lab import LABEL_ORDERS, NOISE_CONTRASTS, ORDERS, PACS_MOBILENETV2, PUBLISHED, Recipe
 
 recipe = Recipe(
     protocol="leave-one-out",
@@ -33,7 +33,7 @@ recipe = Recipe(
         ("mixstyle-flow", "efdmix-flow"),  # exact matching with the gradient
     ),
     separate_contrasts=NOISE_CONTRASTS,
-    published=published_lines("pacs", "leave-one-out", "resnet18"),
+    published=PUBLISHED["pacs", "leave-one-out", "resnet18"],
     notes=(
         "All feature methods act after the same three stages; DSU and CrossNorm were published with more stages, CrossNorm "
         "also with crops.",

@@ -11,7 +11,7 @@ All settings except the domains are those of pacs_leave_one_out_mobilenetv2. Col
 pools the pictures of the three test domains, the second averages the domains' accuracies.
 """
 
-from efdm.lab import NOISE_CONTRASTS, ORDERS, PACS_MOBILENETV2, Recipe, published_lines
+from efdm.lab import NOISE_CONTRASTS, ORDERS, PACS_MOBILENETV2, PUBLISHED, Recipe
 
 recipe = Recipe(
     protocol="single-source",
@@ -21,5 +21,5 @@ recipe = Recipe(
     orders=ORDERS,
     contrasts=(("efdmix", "efdmix-flow"),),
     separate_contrasts=NOISE_CONTRASTS,
-    published=published_lines("pacs", "single-source", "resnet18"),
+    published=PUBLISHED["pacs", "single-source", "resnet18"],
 )

@@ -14,7 +14,7 @@ authors' code uses split 0 for all runs: for that, copy this file and set protoc
 The settings are those of the authors' code, and the weights are torchreid's osnet_x1_0_imagenet.pth.
 """
 
-from efdm.lab import ORDERS, Recipe, published_lines
+from efdm.lab import ORDERS, PUBLISHED, Recipe
 
 EPOCHS, BATCH = 60, 32  # authors' code
 
@@ -32,5 +32,5 @@ recipe = Recipe(
     seeds=tuple(range(10)),
     orders=ORDERS,
     contrasts=(("efdmix", "efdmix-flow"),),
-    published=published_lines("market, grid", "cross-dataset", "osnet_x1_0"),
+    published=PUBLISHED["market, grid", "cross-dataset", "osnet_x1_0"],
 )

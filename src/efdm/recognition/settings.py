@@ -52,8 +52,57 @@ class RecognitionSettings(TrainSettings):
         defaults = self.methods[self.method].options if self.method in self.methods else {}
         return {**super().fixed(), "options": {**defaults, **self.options}}
 
+    def check(self) -> None:
+        """Raise for an unknown method or option, an option of the wrong type or value, or contradictory settings."""
+        options, method = all_options(self), self.methods[self.method]
+        for name, default in method.options.items():
+            if options[name] is None and name == "alpha" and self.method in LAYERS:
+                continue  # None: distributions are exchanged instead of mixed
+            if type(options[name]) not in ((int, float) if isinstance(default, float) else (type(default),)):
+                kind = type(default).__name__
+                message = f"option {name} of {self.method} must be of type {kind}, got {options[name]!r}"
+                raise SettingError(message, "options")
+        try:  # layers, batch changes and penalties check their arguments
+            method.make(len(self.stages), None, **options)
+        except ValueError as error:
+            raise SettingError(str(error), "options") from None
 
-Settings = TypeVar("Settings", bound=RecognitionSettings)
+    def check_batches(self, available: int | None, noun: str = "training domains") -> None:
+        """Raise SettingError if the batches do not contain the number of samples or domains that the method needs.
+
+        ``available`` is the number of domains in the training data, or None before the data is known. ``noun`` names them in
+        messages.
+        """
+        method = self.methods[self.method]
+        least, most = method.domains
+        if self.batch < method.min_batch:
+            message = f"{method.name} mixes samples of a batch; batch must be at least {method.min_batch}, got {self.batch}"
+            raise SettingError(message, "batch")
+        simpler = method.name.partition("-")[0] if "-" in method.name else "erm"
+        if available is not None and available < least:
+            message = f"{method.name} needs at least {least} {noun}, got {available}; add one, or use {simpler!r}"
+            raise SettingError(message, ("train_domains", "method"))
+        if self.batches == "domains":
+            domains = available if self.domains_per_batch == "all" else self.domains_per_batch
+            if domains is None:
+                return
+            if available is not None and domains > available:
+                message = f"domains_per_batch must be at most {available}, the number of {noun}, or 'all'; got {domains}"
+                raise SettingError(message, "domains_per_batch")
+            if self.batch % domains:
+                message = f"batch must be a multiple of the {domains} domains in it, got {self.batch}"
+                raise SettingError(message, ("batch", "domains_per_batch"))
+            fits = least <= domains <= most
+        else:
+            fits = most == math.inf
+        if not fits:
+            amount = f"{'' if least == most else 'at least '}{least} domains in equal parts"
+            remedy = f"set batches='domains' and domains_per_batch={least}, or use {simpler!r}"
+            message = f"{method.name} needs batches of {amount}; {remedy}"
+            raise SettingError(message, ("batches", "domains_per_batch", "method"))
+
+
+AnySettings = TypeVar("AnySettings", bound=RecognitionSettings)
 
 
 def all_options(settings: RecognitionSettings) -> dict[str, Any]:
@@ -61,58 +110,7 @@ def all_options(settings: RecognitionSettings) -> dict[str, Any]:
     return options_of(settings.method, settings.options, settings.methods)
 
 
-def check_options(settings: RecognitionSettings) -> None:
-    """Raise for an unknown method or option, or an option of the wrong type or value."""
-    options = all_options(settings)
-    for name, default in settings.methods[settings.method].options.items():
-        if options[name] is None and name == "alpha" and settings.method in LAYERS:
-            continue  # None: distributions are exchanged instead of mixed
-        if type(options[name]) not in ((int, float) if isinstance(default, float) else (type(default),)):
-            kind = type(default).__name__
-            message = f"option {name} of {settings.method} must be of type {kind}, got {options[name]!r}"
-            raise SettingError(message, "options")
-    try:  # layers, batch changes and penalties check their arguments
-        settings.methods[settings.method].make(len(settings.stages), None, **options)
-    except ValueError as error:
-        raise SettingError(str(error), "options") from None
-
-
-def check_domains(settings: RecognitionSettings, available: int | None, noun: str = "training domains") -> None:
-    """Raise SettingError if the batches do not contain the number of samples or domains that the method needs.
-
-    ``available`` is the number of domains in the training data, or None before the data is known. ``noun`` names them in
-    messages.
-    """
-    method = settings.methods[settings.method]
-    least, most = method.domains
-    if settings.batch < method.min_batch:
-        message = f"{method.name} mixes samples of a batch; batch must be at least {method.min_batch}, got {settings.batch}"
-        raise SettingError(message, "batch")
-    simpler = method.name.partition("-")[0] if "-" in method.name else "erm"
-    if available is not None and available < least:
-        message = f"{method.name} needs at least {least} {noun}, got {available}; add one, or use {simpler!r}"
-        raise SettingError(message, ("train_domains", "method"))
-    if settings.batches == "domains":
-        domains = available if settings.domains_per_batch == "all" else settings.domains_per_batch
-        if domains is None:
-            return
-        if available is not None and domains > available:
-            message = f"domains_per_batch must be at most {available}, the number of {noun}, or 'all'; got {domains}"
-            raise SettingError(message, "domains_per_batch")
-        if settings.batch % domains:
-            message = f"batch must be a multiple of the {domains} domains in it, got {settings.batch}"
-            raise SettingError(message, ("batch", "domains_per_batch"))
-        fits = least <= domains <= most
-    else:
-        fits = most == math.inf
-    if not fits:
-        amount = f"{'' if least == most else 'at least '}{least} domains in equal parts"
-        remedy = f"set batches='domains' and domains_per_batch={least}, or use {simpler!r}"
-        message = f"{method.name} needs batches of {amount}; {remedy}"
-        raise SettingError(message, ("batches", "domains_per_batch", "method"))
-
-
-def resolved(settings: Settings) -> Settings:
+def resolved(settings: AnySettings) -> AnySettings:
     """Return the settings with every option of the method and with the checksum of the weights file.
 
     A different file with the same name gives a different run. If the file no longer exists, the stored checksum is kept,

@@ -17,7 +17,7 @@ from efdm.data.samplers import Batches
 from efdm.errors import DivergedError, SettingError
 from efdm.models.backbones import build_backbone
 from efdm.progress import Report, ignore
-from efdm.recognition.settings import Settings, identity, resolved, run_label
+from efdm.recognition.settings import AnySettings, identity, resolved, run_label
 from efdm.training import weights_dtype
 from efdm.training.device import check_device
 from efdm.training.distributed import check_divisible, processes
@@ -34,12 +34,12 @@ Data = TypeVar("Data")  # any type with a method ``to(device)``
 Trained = TypeVar("Trained")
 
 
-class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
+class RecognitionTask(Task[Trained], Generic[AnySettings, Data, Trained]):
     """Train a network with one output per class, and record each evaluation as a line of ``records.jsonl``."""
 
-    settings: Settings
+    settings: AnySettings
 
-    def __init__(self, settings: Settings, data: Data, folder: Path | None, *, resume: bool, lanes: int) -> None:
+    def __init__(self, settings: AnySettings, data: Data, folder: Path | None, *, resume: bool, lanes: int) -> None:
         check_divisible(settings.batch)
         self.settings, self.data, self.lanes = settings, data, lanes
         self.folder = folder if processes()[0] == 0 else None  # only the first of several processes writes files
@@ -54,13 +54,18 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
 
     @classmethod
     @abstractmethod
-    def load(cls, settings: Settings, folder: Path, records: list[Record]) -> Trained:
+    def load(cls, settings: AnySettings, folder: Path, records: list[Record]) -> Trained:
         """Return the result of the finished run in ``folder``."""
 
     @staticmethod
     @abstractmethod
-    def check(settings: Any) -> None:
-        """Raise SettingError for invalid settings."""
+    def read(data: Any, settings: Any, progress: Report) -> Any:
+        """Return the data of a run from the argument of `train` or `train_together`."""
+
+    @staticmethod
+    @abstractmethod
+    def check_data(settings: Any, data: Any) -> None:
+        """Raise SettingError if the data do not fit the settings."""
 
     @staticmethod
     @abstractmethod
@@ -125,15 +130,10 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
         if self.folder is not None:
             append_line(self.folder / RECORDS, record)
 
-    @staticmethod
-    @abstractmethod
-    def read(data: Any, settings: Any, progress: Report) -> Any:
-        """Return the data of a run from the argument of `train` or `train_together`."""
-
     @classmethod
     def train(
         cls,
-        settings: Settings,
+        settings: AnySettings,
         data: Any,
         folder: str | Path | None = None,
         *,
@@ -142,7 +142,7 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
     ) -> Trained:
         """Train a network; `efdm.dg.train` and `efdm.reid.train` describe the arguments."""
         settings = resolved(settings)
-        cls.check(settings)
+        settings.check()
         check_device(settings.device)
         if folder is not None:
             folder = Path(folder)
@@ -158,7 +158,7 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
     @classmethod
     def train_together(
         cls,
-        runs: Sequence[Settings],
+        runs: Sequence[AnySettings],
         data: Any,
         folder: str | Path | None = None,
         *,
@@ -179,7 +179,7 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
             return
         runs = [resolved(settings) for settings in runs]
         for settings in runs:
-            cls.check(settings)
+            settings.check()
         names = [identity(settings) for settings in runs]
         if repeated := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"runs must be distinct, got {len(repeated)} repeated: {', '.join(sorted(repeated))}")
@@ -191,7 +191,7 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
         pictures = _on_device(cls.read(data, runs[0], progress), device)
         diverged: list[DivergedError] = []
 
-        def work(settings: Settings, name: str) -> Work[Trained | None]:
+        def work(settings: AnySettings, name: str) -> Work[Trained | None]:
             try:
                 place = Path(folder) / name if folder else None
                 return (yield from cls.train_steps(settings, pictures, place, lanes=lanes, progress=progress))
@@ -208,7 +208,7 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
 
     @classmethod
     def train_steps(
-        cls, settings: Settings, data: Data, folder: Path | None = None, *, lanes: int = 1, progress: Report = ignore
+        cls, settings: AnySettings, data: Data, folder: Path | None = None, *, lanes: int = 1, progress: Report = ignore
     ) -> Work[Trained]:
         """Start, resume or load a run as a generator that yields after every step. The data must be on the device."""
         if folder is not None and (folder / DONE).exists():

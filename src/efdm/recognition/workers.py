@@ -22,7 +22,7 @@ import torch.multiprocessing as multiprocessing
 from efdm.errors import DivergedError
 from efdm.progress import Progress, Report, ignore
 from efdm.recognition.pixels import height_and_width
-from efdm.recognition.settings import RecognitionSettings, Settings, identity
+from efdm.recognition.settings import AnySettings, RecognitionSettings, identity
 from efdm.recognition.training import Data, RecognitionTask, Trained, raise_diverged
 from efdm.training.interrupt import STOPS, stoppable
 from efdm.training.lanes import finish
@@ -48,8 +48,8 @@ def _on_cpu(settings: RecognitionSettings) -> bool:
 
 
 def train_runs(
-    task: type[RecognitionTask[Settings, Data, Trained]],
-    runs: Sequence[Settings],
+    task: type[RecognitionTask[AnySettings, Data, Trained]],
+    runs: Sequence[AnySettings],
     data: Data,
     folder: Path,
     *,
@@ -64,8 +64,8 @@ def train_runs(
 
 
 def train_in_processes(
-    task: type[RecognitionTask[Settings, Data, Trained]],
-    runs: Sequence[Settings],
+    task: type[RecognitionTask[AnySettings, Data, Trained]],
+    runs: Sequence[AnySettings],
     data: Data,
     folder: Path,
     *,

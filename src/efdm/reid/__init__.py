@@ -10,12 +10,12 @@ with requires("reid"):
     from efdm.reid.rerank import k_reciprocal
     from efdm.reid.retrieval import Features, Ranking, rank, rank_distances
     from efdm.reid.search import SearchResult, search_files
-    from efdm.reid.sets import PersonSets
+    from efdm.reid.sets import PersonSets, read_sets
     from efdm.reid.settings import METHODS, Settings
     from efdm.reid.training import Trained, train, train_together
 
 __all__ = [
     "METHODS", "PROTOCOLS", "Embedder", "Features", "PersonSets", "Ranking", "SearchResult", "Settings", "Trained", "Trial",
-    "extract", "identity", "k_reciprocal", "load_embedder", "make_trials", "rank", "rank_distances", "read_trials",
-    "save_embedder", "score", "search_files", "train", "train_together", "write_trials",
+    "extract", "identity", "k_reciprocal", "load_embedder", "make_trials", "rank", "rank_distances", "read_sets",
+    "read_trials", "save_embedder", "score", "search_files", "train", "train_together", "write_trials",
 ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -17,14 +18,17 @@ from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
 from efdm.recognition.inference import BATCH, equal_batches, infer
 from efdm.recognition.pixels import Size
-from efdm.reid.protocols import Trial, count_matched
+from efdm.reid.model import Embedder
+from efdm.reid.protocols import PROTOCOLS, Trial, count_matched, default_protocol, make_trials
 from efdm.reid.rerank import k_reciprocal
 from efdm.reid.retrieval import Distance, Features, Ranking, rank, rank_distances
+from efdm.reid.sets import PersonSets, read_sets
 from efdm.training.files import Record, rounded
 from efdm.training.lanes import Work, finish
 
 Reranking = Literal["none", "k-reciprocal"]
 RANKS = (1, 5, 10)  # of the CMC, in records
+SCORES: Mapping[str, str] = {"mAP": "mAP", **{f"R{k}": f"rank{k}" for k in RANKS}}  # name in tables -> entry of a record
 
 
 def extract(
@@ -124,3 +128,29 @@ def score_entries(model: nn.Module, data: PersonSet, trials: Sequence[Trial], pr
         "gallery": len(trials[0].gallery), "mAP": rounded(ranking.mean_ap),
         **{f"rank{k}": rounded(float(ranking.cmc[k - 1])) for k in RANKS},
     }  # fmt: skip
+
+
+def score_files(
+    embedder: Embedder,
+    paths: Mapping[str, Path],
+    *,
+    protocol: str = "auto",
+    seed: int = 0,
+    reranking: Reranking = "none",
+    progress: Report = ignore,
+    **reading: Any,
+) -> tuple[PersonSets, dict[str, dict[str, Any]]]:
+    """Return the sets that were read, and the scores of a network on each, from 0 to 1, as in a record.
+
+    ``protocol`` is a row of `PROTOCOLS`, or "auto" for `default_protocol` of each set. ``reading`` are arguments
+    of `read_sets`.
+    """
+    check_choice("protocol", protocol, ("auto", *PROTOCOLS))
+    data = read_sets(paths, size=embedder.size, progress=progress, **reading)
+    scores = {}
+    for name, people in data.sets.items():
+        row = default_protocol(people) if protocol == "auto" else protocol
+        trials = make_trials(people, row, seed)
+        options: Any = {"size": embedder.size, "reranking": reranking, "progress": progress}
+        scores[name] = finish(score_entries(embedder.model, people, trials, row, **options))
+    return data, scores

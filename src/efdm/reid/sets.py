@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -11,18 +13,26 @@ from torch import Tensor
 from efdm.data.folders import Skipped
 from efdm.data.loading import digest
 from efdm.data.memory import check_memory
-from efdm.data.people import PersonSet, join
+from efdm.data.people import PersonSet, join, read_people
+from efdm.data.people_layouts import LAYOUTS, find_people
+from efdm.data.people_splits import SPLITS
 from efdm.errors import SettingError
-from efdm.recognition.settings import check_domains
+from efdm.ops.choices import check_choice
+from efdm.progress import Report, ignore
 from efdm.reid.settings import DOMAIN_WORDS, Settings
-from efdm.text import suggest
+from efdm.text import first_few, suggest
 
 
 @dataclass(frozen=True, eq=False)
 class PersonSets:
-    """Data sets by name. Runs on the same training sets share one joined copy."""
+    """Data sets by name. Runs on the same training sets share one joined copy.
+
+    ``paths`` and ``layouts`` say how `read_sets` read them, so that another of their published splits can be chosen.
+    """
 
     sets: Mapping[str, PersonSet]
+    paths: Mapping[str, Path] = field(default_factory=dict, repr=False)
+    layouts: Mapping[str, str] = field(default_factory=dict, repr=False)
     _joined: dict[tuple[str, ...], PersonSet] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> PersonSet:
@@ -56,7 +66,19 @@ class PersonSets:
         moved = [data for data in self.sets.values() if data.images.device.type != torch.device(device).type]
         pictures = f"{sum(map(len, moved))} pictures of {', '.join(data.name for data in moved)}"
         check_memory(sum(data.images.nbytes for data in moved), pictures, device)
-        return PersonSets({name: data.to(device) for name, data in self.sets.items()})
+        return PersonSets({name: data.to(device) for name, data in self.sets.items()}, self.paths, self.layouts)
+
+    def with_split(self, split: int) -> PersonSets:
+        """Return the sets with one of their published splits. Sets with a single split are unchanged."""
+        if unknown := self.sets.keys() - self.layouts.keys():
+            raise SettingError(f"the published splits of {first_few(sorted(unknown))} are unknown; use read_sets", "data")
+        sets = dict(self.sets)
+        for name in (name for name, layout in self.layouts.items() if LAYOUTS[layout].splits > 1):
+            parts = {shot.name: shot.splits for shot in find_people(self.paths[name], self.layouts[name], split).shots}
+            files = [parts.get(file, ()) for file in sets[name].names]
+            at = {part: torch.tensor([part in own for own in files]).nonzero()[:, 0] for part in SPLITS}
+            sets[name] = replace(sets[name], splits=at)
+        return PersonSets(sets, self.paths, self.layouts)
 
     def joined(self, names: Sequence[str]) -> PersonSet:
         """Return several sets as one."""
@@ -68,6 +90,33 @@ class PersonSets:
     def fingerprint(self, names: Collection[str] | None = None) -> str:
         """Return a SHA-256 of the fingerprints of all sets, or of those named."""
         return digest({name: self[name].fingerprint() for name in sorted(self.sets if names is None else names)})
+
+
+def read_sets(
+    paths: Mapping[str, Path],
+    *,
+    size: tuple[int, int] = Settings.size,
+    split: int = 0,
+    layouts: Mapping[str, str] | None = None,
+    damaged: Literal["raise", "skip"] = "raise",
+    progress: Report = ignore,
+) -> PersonSets:
+    """Read several sets, each a folder or zip. The other arguments are those of `read_people`.
+
+    ``layouts`` names the layouts of sets that are not recognized. ``split`` applies to sets with several published splits.
+    """
+    named = layouts or {}
+    for name in named:
+        check_choice("layout", name, paths)
+    # errors in names are reported before pictures are read
+    layouts = {name: find_people(path, named.get(name, "auto")).layout for name, path in paths.items()}
+    splits = {name: split if LAYOUTS[layout].splits > 1 else 0 for name, layout in layouts.items()}
+    for name, number in splits.items():
+        if number:
+            find_people(paths[name], layouts[name], number)
+    options: Any = {"size": size, "damaged": damaged, "progress": progress}
+    sets = {name: read_people(path, layouts[name], split=splits[name], **options) for name, path in paths.items()}
+    return PersonSets(sets, paths, layouts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,5 +145,5 @@ def training_pictures(settings: Settings, data: PersonSets) -> TrainingPictures:
     people[indices] = numbers
     domains = source.cameras if settings.domain_labels == "cameras" else source.sources
     available = len(domains[indices].unique())
-    check_domains(settings, available, DOMAIN_WORDS[settings.domain_labels])
+    settings.check_batches(available, DOMAIN_WORDS[settings.domain_labels])
     return TrainingPictures(source.images, indices, people, domains, len(known))

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.recognition.methods import LAYER_METHODS, Method
-from efdm.recognition.settings import RecognitionSettings, check_domains, check_options
+from efdm.recognition.settings import RecognitionSettings
 from efdm.reid.augment import Augmentation
 from efdm.reid.protocols import PROTOCOLS
 from efdm.training.settings import Count, Names, NonNegative, Share, validated
@@ -50,32 +50,29 @@ class Settings(RecognitionSettings):
 
     methods: ClassVar[Mapping[str, Method]] = METHODS
 
+    def protocol_of(self, name: str) -> str:
+        """Return the protocol of a test domain."""
+        return self.protocols.get(name, "official")
 
-def check(settings: Settings) -> None:
-    """Raise SettingError for contradictory settings and for an unknown method, option or protocol."""
-    check_options(settings)
-    known = len(settings.train_domains) if settings.domain_labels == "datasets" else None
-    check_domains(settings, known, DOMAIN_WORDS[settings.domain_labels])
-    for name, protocol in settings.protocols.items():
-        check_choice("protocols", protocol, PROTOCOLS)
-        if name not in settings.test_domains:
-            message = f"protocols names {name!r}, which is not a test domain ({', '.join(settings.test_domains)})"
-            raise SettingError(message, ("protocols", "test_domains"))
-    for name in {*settings.train_domains} & {*settings.test_domains}:
-        if protocol_of(settings, name) != "official":
-            message = f"protocol {protocol_of(settings, name)!r} would test on the training pictures of {name}"
-            raise SettingError(f"{message}; use 'official', or another test domain", ("protocols", "test_domains"))
-    if settings.batches == "people" and settings.batch % settings.instances:
-        message = f"batch must be a multiple of instances={settings.instances}, the pictures of a person"
-        raise SettingError(f"{message}, got {settings.batch}", ("batch", "instances"))
-    if settings.triplet_weight and (settings.batches != "people" or settings.instances < 2):
-        message = "the triplet loss needs batches with several pictures of each person"
-        raise SettingError(f"{message}; set batches='people' and instances >= 2", ("triplet_weight", "batches", "instances"))
-    if settings.classifier_lr != 1 and settings.optimizer != "sgd":
-        message = f"classifier_lr={settings.classifier_lr} needs optimizer='sgd', got {settings.optimizer!r}"
-        raise SettingError(f"{message}; use classifier_lr=1.0", ("classifier_lr", "optimizer"))
-
-
-def protocol_of(settings: Settings, name: str) -> str:
-    """Return the protocol of a test domain."""
-    return settings.protocols.get(name, "official")
+    def check(self) -> None:
+        super().check()
+        known = len(self.train_domains) if self.domain_labels == "datasets" else None
+        self.check_batches(known, DOMAIN_WORDS[self.domain_labels])
+        for name, protocol in self.protocols.items():
+            check_choice("protocols", protocol, PROTOCOLS)
+            if name not in self.test_domains:
+                message = f"protocols names {name!r}, which is not a test domain ({', '.join(self.test_domains)})"
+                raise SettingError(message, ("protocols", "test_domains"))
+        for name in {*self.train_domains} & {*self.test_domains}:
+            if self.protocol_of(name) != "official":
+                message = f"protocol {self.protocol_of(name)!r} would test on the training pictures of {name}"
+                raise SettingError(f"{message}; use 'official', or another test domain", ("protocols", "test_domains"))
+        if self.batches == "people" and self.batch % self.instances:
+            message = f"batch must be a multiple of instances={self.instances}, the pictures of a person"
+            raise SettingError(f"{message}, got {self.batch}", ("batch", "instances"))
+        if self.triplet_weight and (self.batches != "people" or self.instances < 2):
+            message = "the triplet loss needs batches with several pictures of each person; set batches='people' and "
+            raise SettingError(f"{message}instances >= 2", ("triplet_weight", "batches", "instances"))
+        if self.classifier_lr != 1 and self.optimizer != "sgd":
+            message = f"classifier_lr={self.classifier_lr} needs optimizer='sgd', got {self.optimizer!r}"
+            raise SettingError(f"{message}; use classifier_lr=1.0", ("classifier_lr", "optimizer"))

@@ -12,16 +12,16 @@ from torch.utils.hooks import RemovableHandle
 
 from efdm.data.people import PersonSet
 from efdm.data.samplers import Batches, domain_batches, identity_batches, uniform_batches
+from efdm.errors import SettingError
 from efdm.models import classifier_of
 from efdm.progress import Report, ignore
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.training import RecognitionTask
-from efdm.reid import settings as reid_settings
 from efdm.reid.evaluate import score_entries
 from efdm.reid.model import load_embedder, save_embedder
-from efdm.reid.protocols import make_trials
+from efdm.reid.protocols import Trial, make_trials
 from efdm.reid.sets import PersonSets, TrainingPictures, training_pictures
-from efdm.reid.settings import Settings, protocol_of
+from efdm.reid.settings import Settings
 from efdm.reid.step import make_step, scale_gradients
 from efdm.training.files import Record
 from efdm.training.lanes import Work
@@ -51,10 +51,19 @@ def sampler(settings: Settings, pictures: TrainingPictures, start: int = 0) -> B
     return uniform_batches(pictures.indices, settings.batch, **common)
 
 
+def trials_of(settings: Settings, data: PersonSets) -> dict[str, list[Trial]]:
+    """Return the trials of each test domain. Raise SettingError for a set that does not fit its protocol."""
+    trials = {}
+    for name in settings.test_domains:
+        try:
+            trials[name] = make_trials(data[name], settings.protocol_of(name), settings.protocol_seed)
+        except SettingError as error:
+            raise SettingError(str(error), "protocols") from error
+    return trials
+
+
 class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
     """Train a network to classify the people of some data sets, and rank the galleries of others by its features."""
-
-    check = staticmethod(reid_settings.check)
 
     @staticmethod
     def read(data: Sets, settings: Settings, progress: Report) -> PersonSets:
@@ -68,10 +77,7 @@ class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
 
     def __init__(self, settings: Settings, data: PersonSets, folder: Path | None, *, resume: bool, lanes: int) -> None:
         self.pictures = training_pictures(settings, data)
-        self.trials = {
-            name: make_trials(data[name], protocol_of(settings, name), settings.protocol_seed)
-            for name in settings.test_domains
-        }
+        self.trials = trials_of(settings, data)
         self.handles: list[RemovableHandle] = []
         super().__init__(settings, data, folder, resume=resume, lanes=lanes)
 
@@ -82,6 +88,11 @@ class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
     @staticmethod
     def fingerprint_of(settings: Settings, data: PersonSets) -> str:
         return data.fingerprint({*settings.train_domains, *settings.test_domains})
+
+    @staticmethod
+    def check_data(settings: Settings, data: PersonSets) -> None:
+        trials_of(settings, data)
+        sampler(settings, training_pictures(settings, data))
 
     def count_classes(self) -> int:
         return self.pictures.classes
@@ -99,7 +110,7 @@ class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
         settings, scores = self.settings, {}
         options: Any = {"size": settings.size, "precision": settings.precision}
         for name, trials in self.trials.items():
-            protocol = protocol_of(settings, name)
+            protocol = settings.protocol_of(name)
             scores[name] = yield from score_entries(self.model, self.data[name], trials, protocol, **options)
         return {"people": self.pictures.classes, "pictures": len(self.pictures.indices), "test": scores}
 

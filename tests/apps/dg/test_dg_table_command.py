@@ -4,7 +4,7 @@ import pytest
 from dg_commands import run, studying
 from rich.console import Console
 
-from efdm.apps.cli.report import print_tables
+from efdm.apps.cli.recognition_printing import print_tables
 from efdm.lab import read_study, tables
 
 
@@ -27,7 +27,7 @@ def test_tables_of_a_run_in_every_format(
         assert (tmp_path / name).read_text().startswith(begin)
     with (tmp_path / "screen").open("w") as file, monkeypatch.context() as patch:
         terminal = Console(file=file, force_terminal=True, width=90, color_system=None)
-        patch.setattr("efdm.apps.cli.report.console", terminal)
+        patch.setattr("efdm.apps.cli.recognition_printing.console", terminal)
         print_tables(tables(read_study(out)))
     screen = (tmp_path / "screen").read_text()
     assert "source" not in screen  # no row is from the literature

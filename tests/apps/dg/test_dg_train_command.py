@@ -11,7 +11,7 @@ from runs import lines
 from efdm.data.domains import load_domains
 from efdm.dg import Settings, count_correct, load_classifier
 from efdm.lab import load_recipe
-from efdm.lab.preparation import default_settings
+from efdm.lab.dg_preparation import default_settings
 
 
 def test_a_run_leaves_a_model_and_its_accuracy(trained: Path, pictures: Path) -> None:

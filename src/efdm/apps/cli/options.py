@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +10,8 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from efdm.apps.cli.printing import console, messages
 from efdm.errors import SettingError
 from efdm.training.device import check_device, default_device
-from efdm.training.distributed import process_group, processes
 
 Word = str | None
 Words = list[str] | None
@@ -47,21 +44,6 @@ Device = Annotated[Word, option("cpu, cuda or cuda:1. Default: the GPU if one is
 def resolve_device(name: str | None) -> torch.device:
     """Return the named or the default device. Raise SettingError if it cannot be used."""
     return check_device(name or default_device())
-
-
-@contextmanager
-def joined_processes(device: str | None) -> Iterator[str | None]:
-    """Join the processes of ``torchrun`` and yield the device of this one. Only the first process prints.
-
-    A single process yields ``device`` itself.
-    """
-    with process_group(device or "") as own:
-        rank, world = processes()
-        console.quiet = messages.quiet = rank > 0
-        try:
-            yield str(own) if world > 1 else device
-        finally:
-            console.quiet = messages.quiet = False  # errors are printed by the process in which they occur
 
 
 def given_fields(context: typer.Context, kind: type) -> dict[str, Any]:

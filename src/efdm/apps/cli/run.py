@@ -16,10 +16,10 @@ from efdm.apps.cli.options import Paths, Word, Words, choice, option, parse_pair
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import Set
-from efdm.apps.cli.report import print_data_warnings, print_skipped, print_tables, print_trials
+from efdm.apps.cli.recognition_printing import print_data_warnings, print_skipped, print_tables, print_trials
 from efdm.errors import SettingError
+from efdm.lab.dg_preparation import prepare_dg_sweep
 from efdm.lab.folder import RECIPE
-from efdm.lab.preparation import prepare_sweep
 from efdm.lab.reid_preparation import prepare_reid_sweep, save_trials
 from efdm.lab.tasks import protocols_of
 from efdm.training import PRECISIONS, SPEEDS
@@ -79,7 +79,7 @@ def dg(
     """
     with report_errors(lambda: _interrupted(out, "dg")):
         pacs = {name: value for name, value in {"split": split, "lists": lists, "copy": copy}.items() if value is not None}
-        _run(context, "dg", partial(prepare_sweep, sources=data or [], pacs=pacs, storage=storage))
+        _run(context, "dg", partial(prepare_dg_sweep, sources=data or [], pacs=pacs, storage=storage))
 
 
 def reid(

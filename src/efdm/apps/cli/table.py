@@ -12,7 +12,7 @@ from efdm import lab
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import option
 from efdm.apps.cli.printing import print_text
-from efdm.apps.cli.report import print_tables
+from efdm.apps.cli.recognition_printing import print_tables
 from efdm.data.images import write_bytes
 from efdm.errors import RunFolderError, SettingError
 from efdm.lab.selection import STDS

@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, choice, given_fields, joined_processes, option
+from efdm.apps.cli.options import Device, choice, given_fields, option
 from efdm.apps.cli.printing import print_text, print_warning
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.report import resume_hint
 from efdm.apps.cli.style_options import DEFAULT_NETWORK
+from efdm.apps.cli.training import joined_processes, resume_hint
 from efdm.errors import SettingError
 from efdm.models import NETWORKS
 from efdm.nn.losses import STYLE_LOSSES

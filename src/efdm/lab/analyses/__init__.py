@@ -25,7 +25,7 @@ from efdm.dg.classifier import load_classifier
 from efdm.errors import SettingError
 from efdm.lab.analyses import histogram, projection, ties, tsne
 from efdm.lab.analyses.features import Sample, pick
-from efdm.lab.preparation import check_outside, dataset_name
+from efdm.lab.dg_preparation import check_outside, dataset_name
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
 from efdm.text import first_few

@@ -11,7 +11,7 @@ from efdm.apps.cli.options import option
 from efdm.apps.cli.printing import console, print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import parse_seeds
-from efdm.apps.cli.report import print_tables
+from efdm.apps.cli.recognition_printing import print_tables
 from efdm.dg import Settings
 from efdm.lab import Study
 from efdm.lab.demo import PLOT, SHEET, TABLES, demo_table, run_demo

@@ -16,7 +16,7 @@ from efdm.apps.cli.options import Device, option, resolve_device
 from efdm.apps.cli.printing import console, print_error, print_text, print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import MODEL_HELP
-from efdm.apps.cli.report import print_accuracy
+from efdm.apps.cli.recognition_printing import print_accuracy
 from efdm.dg.classifier import load_classifier
 from efdm.dg.predictions import Columns, Labels, Predictions, check_path, correct_and_total, predict_files, save_predictions
 from efdm.text import plural

@@ -9,15 +9,16 @@ from typing import Annotated
 import typer
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, Word, Words, joined_processes, option
+from efdm.apps.cli.options import Device, Word, Words, option
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import DATA_HELP, Set, StorageOption, collect_settings
-from efdm.apps.cli.report import print_accuracy, print_data_warnings, print_run, print_skipped, resume_hint
+from efdm.apps.cli.recognition_printing import print_accuracy, print_data_warnings, print_run, print_skipped
+from efdm.apps.cli.training import joined_processes, resume_hint
 from efdm.data.domains import DomainSet
 from efdm.data.images import PictureError
 from efdm.dg import METHODS, Settings, Trained, train
-from efdm.lab.preparation import EPOCHS, MAX_ITERATIONS, MIN_ITERATIONS, PICTURES_FILE, prepare_classifier
+from efdm.lab.dg_preparation import EPOCHS, MAX_ITERATIONS, MIN_ITERATIONS, PICTURES_FILE, prepare_classifier
 from efdm.models.backbones import BACKBONES
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.workers import set_threads

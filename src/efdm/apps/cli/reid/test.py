@@ -13,12 +13,11 @@ from efdm.apps.cli.options import Device, option, parse_pairs, resolve_device
 from efdm.apps.cli.printing import print_text, print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import MODEL_HELP, SETS_HELP, DamagedPictures, Layouts, parse_sets
-from efdm.apps.cli.report import print_data_warnings, print_scores
+from efdm.apps.cli.recognition_printing import print_data_warnings, print_scores
 from efdm.data.images import write_bytes
 from efdm.errors import SettingError
-from efdm.lab.reid_preparation import score_files
 from efdm.reid import PROTOCOLS, load_embedder
-from efdm.reid.evaluate import Reranking
+from efdm.reid.evaluate import Reranking, score_files
 
 
 @report_errors("interrupted; nothing was written")

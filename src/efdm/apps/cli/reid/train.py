@@ -10,11 +10,12 @@ import typer
 
 from efdm.apps.cli import recognition_options as common
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, Word, Words, joined_processes, option, parse_pairs
+from efdm.apps.cli.options import Device, Word, Words, option, parse_pairs
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import Set
-from efdm.apps.cli.report import print_data_warnings, print_run, print_scores, print_trials, resume_hint
+from efdm.apps.cli.recognition_printing import print_data_warnings, print_run, print_scores, print_trials
+from efdm.apps.cli.training import joined_processes, resume_hint
 from efdm.lab.reid_preparation import EPOCHS, MIN_ITERATIONS, prepare_embedder, save_trials
 from efdm.models.backbones import BACKBONES
 from efdm.recognition.model_file import MODEL

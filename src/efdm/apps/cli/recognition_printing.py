@@ -1,8 +1,7 @@
-"""Tables, runs, warnings and accuracies as text."""
+"""What the commands of ``efdm dg`` and ``efdm reid`` print: tables, runs, warnings and accuracies."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,21 +16,19 @@ from efdm.data.datasets import uneven_classes
 from efdm.data.domains import DomainSet
 from efdm.lab.rendering import render
 from efdm.lab.report import Table
-from efdm.lab.tasks import RETRIEVAL_SCORES
 from efdm.recognition.settings import RecognitionSettings, all_options
 from efdm.reid import PROTOCOLS, PersonSets
-from efdm.reid.evaluate import Reranking
+from efdm.reid.evaluate import SCORES, Reranking
 from efdm.text import first_few, plural
-from efdm.training.folder import CHECKPOINT
 
 
 def print_tables(tables: Sequence[Table]) -> None:
     """Print tables with their captions: formatted in a terminal, as plain text elsewhere."""
     for table in tables:
         if not console.is_terminal:
-            console.print(render(table), markup=False, highlight=False, soft_wrap=True)
+            print_text(render(table))
             continue
-        console.print(f"\n{table.title}", style="bold", markup=False, highlight=False)
+        console.print(f"\n{table.title}", style="bold")
         if table.rows:
             console.print(_grid(table))
         for sentence in table.caption:
@@ -61,14 +58,6 @@ def print_run(settings: RecognitionSettings) -> None:
         f"{method} in {settings.backbone}{stages}, weights {Path(settings.weights).name}: "
         f"{plural(settings.iterations, 'iteration')} of {plural(settings.batch, 'picture')} on {settings.device}"
     )
-
-
-def resume_hint(command: str, out: Path, **options: Sequence[object]) -> str:
-    """Return a message with the command that resumes the run in ``out``. ``options`` are the values of its other options."""
-    if not (out / CHECKPOINT).exists():
-        return "interrupted before the first step; repeat the command without --resume"
-    words = [str(word) for name, values in options.items() for value in values for word in (f"--{name}", value)]
-    return f"interrupted; resume with: efdm {command} {shlex.join(['--resume', *words, '-o', str(out)])}"
 
 
 def print_accuracy(title: str, counts: Mapping[str, Sequence[int]]) -> None:
@@ -101,7 +90,7 @@ def print_scores(scores: Mapping[str, Mapping[str, Any]], reranking: Reranking =
     """Print a row of retrieval scores for each test set, and the meaning of the protocols."""
     counts = ("queries", "gallery", "trials")
     rows = [
-        [name, *(f"{100 * record[entry]:.1f}" for entry in RETRIEVAL_SCORES.values()), record["protocol"],
+        [name, *(f"{100 * record[entry]:.1f}" for entry in SCORES.values()), record["protocol"],
          *(str(record[count]) for count in counts)]
         for name, record in scores.items()
     ]  # fmt: skip
@@ -109,7 +98,7 @@ def print_scores(scores: Mapping[str, Mapping[str, Any]], reranking: Reranking =
     ranking = [] if reranking == "none" else [f"Re-ranked by {reranking} encoding: do not compare with other scores."]
     about = (f"{name}: {PROTOCOLS[name].about}." for name in used)
     caption = ["In %, averaged over trials. Queries without a match are not counted.", *ranking, *about]
-    print_tables([Table("Scores of the test sets", ["data", *RETRIEVAL_SCORES, "protocol", *counts], rows, caption)])
+    print_tables([Table("Scores of the test sets", ["data", *SCORES, "protocol", *counts], rows, caption)])
 
 
 def print_trials(files: Sequence[Path]) -> None:

@@ -1,15 +1,16 @@
-"""Protocols: which domains are trained on, which are tested, and on which pictures.
+"""Protocols: which domains or data sets each run of a recipe is trained and tested on, and on which pictures.
 
 Every domain has three splits: "train", "val", which is held out for selection, and "test", the whole domain or its official
-test split. docs/protocols.md describes their use.
+test split. docs/protocols.md describes their use. `efdm.reid.protocols` divides a test set into queries and a gallery.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ import torch
 from efdm.data.domains import DomainSet
 from efdm.data.layouts import key
 from efdm.errors import SettingError
+from efdm.reid.evaluate import SCORES
 
 
 class Cell(NamedTuple):
@@ -42,6 +44,15 @@ def single_source(domains: Sequence[str]) -> list[Cell]:
     return [Cell((source,), tuple(d for d in domains if d != source)) for source in domains]
 
 
+def ordered_pairs(domains: Sequence[str]) -> list[Cell]:
+    """Return the cells that train on one domain and test on another, for all pairs.
+
+    >>> ordered_pairs(["market", "grid"])
+    [Cell(train=('market',), test=('grid',)), Cell(train=('grid',), test=('market',))]
+    """
+    return [Cell((source,), (target,)) for source, target in permutations(domains, 2)]
+
+
 def _check_count(domains: Sequence[str], least: int) -> None:
     if len(domains) < least or len(set(domains)) != len(domains):
         raise ValueError(f"the protocol needs at least {least} different domains, got {', '.join(domains) or 'none'}")
@@ -59,6 +70,7 @@ class Protocol:
     split: Callable[[Any, int], Any] | None = None  # returns the data with the splits of a seed; None keeps its splits
     split_words: str = ""  # describes these splits in the name of the data
     per_domain: int = 0  # pictures of each training domain in a batch; 0 leaves the batch to the settings
+    scores: tuple[str, ...] = ("pooled",)  # of the tables, unless the recipe names others
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def column(self, cell: Cell) -> str:
@@ -99,6 +111,14 @@ def hold_out(data: DomainSet, seed: int) -> DomainSet:
     return replace(data, splits=splits)
 
 
+def published_split(data: Any, seed: int) -> Any:
+    """Return sets of people with the published split of the seed's number."""
+    try:
+        return data.with_split(seed)
+    except SettingError as error:
+        raise SettingError(f"seed {seed}: {error}", "seeds") from error
+
+
 def check_unseen(data: DomainSet) -> None:
     """Raise unless "test" is the whole domain or disjoint from "val".
 
@@ -115,7 +135,9 @@ def check_unseen(data: DomainSet) -> None:
 
 PROTOCOLS: Mapping[str, Protocol] = {
     "leave-one-out": Protocol("train on all domains but one, test on that one", leave_out, "test"),
-    "single-source": Protocol("train on one domain, test on the others", single_source, "train"),
+    "single-source": Protocol(
+        "train on one domain, test on the others", single_source, "train", scores=("pooled", "mean of domains"),
+    ),
     "domainbed": Protocol(
         "leave one domain out as DomainBed does: a fifth of each domain held out, 32 pictures a domain",
         leave_out, "test", scored="rest", split=hold_out, split_words=", 20% held out by seed", per_domain=32,
@@ -125,4 +147,14 @@ PROTOCOLS: Mapping[str, Protocol] = {
             "schedule": "constant", "augmentation": "domainbed", "batchnorm": "frozen",
         },
     ),
+}  # fmt: skip
+
+_reid = partial(Protocol, columns="test", heading="direction", scores=tuple(SCORES))
+REID_PROTOCOLS: Mapping[str, Protocol] = {
+    "cross-dataset": _reid("train on one data set, test on another", ordered_pairs),
+    "cross-dataset, split by seed": _reid(
+        "train on one data set, test on another, with the published split of the seed's number", ordered_pairs,
+        split=published_split, split_words=", split by seed",
+    ),
+    "leave-one-out": _reid("train on all data sets but one, test on that one", leave_out),
 }  # fmt: skip

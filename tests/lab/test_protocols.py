@@ -2,7 +2,7 @@ import pytest
 import torch
 from sweeps import DOMAINS, small_set
 
-from efdm.dg.protocols import PROTOCOLS, Cell, check_unseen, hold_out
+from efdm.lab.protocols import PROTOCOLS, Cell, check_unseen, hold_out
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
