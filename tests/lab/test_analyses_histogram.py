@@ -100,7 +100,7 @@ def test_wrong_channels(channel: int | str, distances: tuple[float, ...], messag
 
 def test_files_and_numbers(data: DomainSet, tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    content = histogram.analyse(Sample(model, data, pick(data, 6), 32, "small"), tmp_path / "new", stage="0")
+    content = histogram.analyse(Sample(model, data, pick(data, 6), 32, "small"), tmp_path / "new", stages=["0"])
     assert json.loads((tmp_path / "new" / "histogram.json").read_text()) == content
     assert content["pictures"] == dict.fromkeys(data.domain_names, 6)
     assert (content["model"], content["channels"], content["chosen"]) == ("small", 5, "typical")
@@ -117,7 +117,7 @@ def test_a_channel_that_is_constant_in_one_domain(tmp_path: Path) -> None:
     data = load_digits_domains(per_domain=2)
     data.images[data.domains == 1] = 7  # constant features
     model = nn.Sequential(nn.Conv2d(3, 2, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    content = histogram.analyse(Sample(model, data, pick(data, 2), 32), tmp_path, stage="0", channel=1)
+    content = histogram.analyse(Sample(model, data, pick(data, 2), 32), tmp_path, stages=["0"], channel=1)
     empty = content["domains"][data.domain_names[1]]
     assert (empty["kurtosis"], empty["constant_samples"]) == (None, 2)
     assert "NaN" not in (tmp_path / "histogram.json").read_text()

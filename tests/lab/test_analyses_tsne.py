@@ -62,7 +62,7 @@ def test_coordinates_are_reproducible_and_scale_free() -> None:
 
 def test_files_and_numbers(data: DomainSet, tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    content = tsne.analyse(Sample(model, data, pick(data, 8), 32), tmp_path, stage="1")
+    content = tsne.analyse(Sample(model, data, pick(data, 8), 32), tmp_path, stages=["1"])
     assert json.loads((tmp_path / "tsne.json").read_text()) == content
     assert content["chance"] == 0.25
     assert content["perplexity"] == round(31 / 3, 3)

@@ -4,14 +4,13 @@ Example::
 
     analysis = ANALYSES["histogram"]
     indices = pick(data, analysis.per_domain)
-    analysis.analyse(Sample(model, data, indices, size), Path("out"))
+    analysis.analyse(Sample(model, data, indices, size), Path("out"), stages=["layer1"])
 
 `analyse_classifier` does the same for the checkpoint of a run.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +37,8 @@ __all__ = ["ANALYSES", "Analysis", "Sample", "analyse_classifier", "pick"]
 class Analysis:
     """A row of `ANALYSES`.
 
-    ``analyse(sample, out, **options)`` writes ``files`` to the folder ``out`` and returns their numbers.
+    ``analyse(sample, out, stages=stages, **options)`` writes ``files`` to the folder ``out`` and returns their numbers. It
+    also gets ``train_domains`` and ``per_domain`` if its ``classes`` are those of the model.
     """
 
     about: str
@@ -47,24 +47,30 @@ class Analysis:
     files: tuple[str, ...]
     per_domain: int | None  # default number of pictures per domain, feasible on a CPU; None: all
     stages: Literal["first mixed", "all mixed", "all"]  # default; mixed: changed by the method; "first" takes one stage
+    options: tuple[str, ...] = ()  # further keyword arguments of ``analyse`` that users can set
+    classes: Literal["any", "model"] = "any"  # of the pictures; "model": accuracies are measured
 
 
 ANALYSES: Mapping[str, Analysis] = {
     "histogram": Analysis(
         "histograms of one channel's standardized features in each domain",
         histogram.analyse, histogram.summary, ("histogram.png", "histogram.csv", "histogram.json"), 250, "first mixed",
+        options=("channel",),
     ),
     "tsne": Analysis(
         "t-SNE of five feature statistics, and how well each predicts the domain",
         tsne.analyse, tsne.summary, ("tsne.png", "tsne.csv", "tsne.json"), 250, "first mixed",
+        options=("perplexity",),
     ),
     "projection": Analysis(
         "accuracy in new domains with features matched to the nearest training domain",
         projection.analyse, projection.table, ("projection.md", "projection.json"), None, "all mixed",
+        options=("strengths", "methods"), classes="model",
     ),
     "ties": Analysis(
         "share of equal values after every stage, with ReLU and with PReLU",
         ties.analyse, ties.table, ("ties.png", "ties.md", "ties.json"), 25, "all",
+        options=("precisions",),
     ),
 }  # fmt: skip
 
@@ -94,13 +100,12 @@ def analyse_classifier(
         domains, classes: restrict the pictures to these domains and classes.
         per_domain: number of pictures of each domain; defaults to that of the row.
         storage: as in `load_domains`.
-        options: further keyword arguments of `Analysis.analyse`, such as ``channel`` or ``perplexity``.
+        options: ``options`` of the row, such as ``channel`` or ``perplexity``.
     """
     check_choice("analysis", analysis, ANALYSES)
     row = ANALYSES[analysis]
-    accepted = inspect.signature(row.analyse).parameters
     for name in options:
-        if name not in accepted:
+        if name not in row.options:
             raise SettingError(f"{analysis} has no option {name!r}", name)
     if row.stages == "first mixed" and len(stages or ()) > 1:
         raise SettingError(f"{analysis} takes one stage, got {', '.join(stages or ())}", "stage")
@@ -112,12 +117,9 @@ def analyse_classifier(
         raise SettingError(f"{checkpoint} was trained on {settings['data']}; pass these or similar pictures", "data")
     check_outside(out, sources)
     data = load_dataset(dataset_name(sources), sources, classifier.stored_size, storage=storage, progress=progress)
-    stages = stages or (classifier.stages if row.stages == "all" else settings["stages"])
-    if row.stages != "first mixed":
-        options["stages"] = stages
-    elif stages:
-        options["stage"] = stages[0]
-    if "train_domains" in accepted:  # accuracies are measured, so the labels must be those of the model
+    mixed = settings["stages"] or classifier.stages
+    default = {"first mixed": mixed[:1], "all mixed": mixed, "all": classifier.stages}
+    if row.classes == "model":
         if data.classes != classifier.classes:
             problem = f"the classes {first_few(data.classes)} are not those of the model ({first_few(classifier.classes)})"
             raise SettingError(f"{problem}; pass pictures of the same classes", "data")
@@ -125,4 +127,5 @@ def analyse_classifier(
     check_domains("domains", domains or (), data)
     indices = pick(data, per_domain or row.per_domain, domains=domains, classes=classes)
     name = f"{settings['backbone']}, {settings['method']}"
-    return row.analyse(Sample(classifier.model, data, indices, classifier.size, name), out, **options)
+    sample = Sample(classifier.model, data, indices, classifier.size, name)
+    return row.analyse(sample, out, stages=stages or default[row.stages], **options)

@@ -7,7 +7,7 @@ remain between domains, or from the normal distribution.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -165,11 +165,12 @@ def draw(found: Histograms, channel: int, title: str, path: Path) -> None:
     save(figure, path)
 
 
-def analyse(sample: Sample, out: Path, *, stage: str = "stage1", channel: int | str = "typical") -> dict[str, Any]:
+def analyse(sample: Sample, out: Path, *, stages: Sequence[str], channel: int | str = "typical") -> dict[str, Any]:
     """Write histogram.json, histogram.csv and histogram.png, and return the contents of the JSON file.
 
-    ``channel`` is a number, "typical" (the median by distance between domains) or "farthest".
+    ``channel`` is a number, "typical" (the median by distance between domains) or "farthest". ``stages`` names one stage.
     """
+    (stage,) = stages
     found = histograms(((features[stage], labels) for labels, features in sample.features(stage)), sample.domains)
     chosen = choose_channel(found, channel)
     numbers = {

@@ -6,7 +6,7 @@ separates the domains, mean and standard deviation do not fully describe style, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +96,12 @@ def draw(
     save(figure, path)
 
 
-def analyse(sample: Sample, out: Path, *, stage: str = "stage1", perplexity: float = PERPLEXITY) -> dict[str, Any]:
-    """Write tsne.json (probes), tsne.csv (coordinates) and tsne.png, and return the contents of the JSON file."""
+def analyse(sample: Sample, out: Path, *, stages: Sequence[str], perplexity: float = PERPLEXITY) -> dict[str, Any]:
+    """Write tsne.json (probes), tsne.csv (coordinates) and tsne.png, and return the contents of the JSON file.
+
+    ``stages`` names one stage.
+    """
+    (stage,) = stages
     labels, data = sample.labels, sample.data
     fitting = allowed_perplexity(len(labels), perplexity)
     by_statistic = statistics(features[stage] for _, features in sample.features(stage))
