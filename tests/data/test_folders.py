@@ -107,6 +107,9 @@ def test_skipped_files_are_counted_by_kind(tmp_path: Path, monkeypatch: pytest.M
     for read in (find_pictures, read_picture, lambda path: folders.Source("pipe.png", "pipe", path).read()):
         with pytest.raises(PictureError, match="pipe"):
             read(tmp_path / "pipe.png")
+    os.mkfifo(tmp_path / "pipe.zip")
+    with pytest.raises(PictureError, match="pipe"):
+        find_pictures(tmp_path / "pipe.zip")
 
 
 def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:

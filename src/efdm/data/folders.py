@@ -130,7 +130,7 @@ def is_hidden(name: str) -> bool:
 
 
 def _is_container(path: Path) -> bool:
-    return path.is_dir() or path.suffix.lower() == ".zip"
+    return path.is_dir() or (path.suffix.lower() == ".zip" and not path.is_fifo())
 
 
 def _members(path: Path, skipped: Counter[str], without: StrPath | None = None) -> list[tuple[str, Path, str | None]]:
