@@ -128,6 +128,7 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
     With ``near``, a JPEG may be decoded at a fraction of its size, with a short side of at least ``2 * near``.
     """
     with reading(name):
+        file.seek(0)  # the file may have just been written or read
         head = file.read(32)
         if not head:
             raise PictureError(f"{name} is empty; copy or download it again")
