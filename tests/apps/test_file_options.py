@@ -1,6 +1,7 @@
 """Options that `efdm stylize` and `efdm match` share: several contents, formats, existing results and pipes."""
 
 import io
+import os
 import random
 import subprocess
 import sys
@@ -27,6 +28,13 @@ def test_several_contents_in_another_format(place: Path, command) -> None:
     small = sum(path.stat().st_size for path in Path("out").rglob("*.jpg"))
     command("photo.png", "wide.png", "contents", "-o", "best", "--format", "jpg", "--quality", 100)
     assert small < sum(path.stat().st_size for path in Path("best").rglob("*.jpg"))
+
+
+def test_typer_leaves_unreadable_files_to_the_library(place: Path, command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """typer would refuse the command; the library reports the file and processes the others."""
+    monkeypatch.setattr(os, "access", lambda path, mode, **_: mode != os.R_OK or Path(path).name != "photo.png")
+    command("photo.png", "contents", "-o", "out")
+    assert len(files(place / "out")) == 3
 
 
 def test_existing_results_are_skipped(place: Path, command) -> None:

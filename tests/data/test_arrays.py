@@ -1,5 +1,6 @@
 """Damaged files of arrays."""
 
+import os
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +19,15 @@ ARRAY = np.random.default_rng(0).integers(0, 60_000, (9, 8, 3), dtype=np.uint16)
 
 def save_tiff(path: Path, array: np.ndarray) -> None:
     pytest.importorskip("tifffile").imwrite(path, array, photometric="rgb")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+@pytest.mark.parametrize(("name", "read"), [("a.npy", open_array), ("a.tif", open_array), ("a.tif", is_array_file)])
+def test_a_pipe_is_not_opened(tmp_path: Path, name: str, read: Callable[[Path], object]) -> None:
+    pytest.importorskip("tifffile")
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(PictureError, match="is a pipe"):
+        read(tmp_path / name)
 
 
 @pytest.mark.parametrize(("name", "save"), [("a.npy", np.save), ("a.tif", save_tiff)])

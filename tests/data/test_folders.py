@@ -85,7 +85,7 @@ def test_stems_stay_below_the_folder_they_are_joined_to(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
 def test_skipped_files_are_counted_by_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "READABLE", (".png",))
-    touch(tmp_path, [*FILES, "clip.MOV", "phone.heic", "shut/c.png", "old/d.png"], picture_bytes())
+    touch(tmp_path, [*FILES, "clip.MOV", "tape.mts", "phone.heic", "shut/c.png", "old/d.png"], picture_bytes())
     os.mkfifo(tmp_path / "pipe.png")
     (tmp_path / "link.png").symlink_to(tmp_path / "pipe.png")
     (tmp_path / "broken.png").symlink_to(tmp_path / "nowhere")
@@ -101,12 +101,15 @@ def test_skipped_files_are_counted_by_kind(tmp_path: Path, monkeypatch: pytest.M
     found, notes = folders.scan_pictures(tmp_path, without=tmp_path / "old")
     assert [source.name for source in found] == ["a.png", "b.png", "broken.png", "self.png"]
     counts = {note.partition(": ")[2].partition(" skipped")[0] for note in notes}
-    pictures = {"1 video", "1 HEIC picture"}
+    pictures = {"2 videos", "1 HEIC picture"}
     assert counts == pictures | {"4 hidden files", "2 special files", "1 unreadable folder", "4 other files"}
     assert any("pip install 'pillow-heif'" in note for note in notes)
     for read in (find_pictures, read_picture, lambda path: folders.Source("pipe.png", "pipe", path).read()):
         with pytest.raises(PictureError, match="pipe"):
             read(tmp_path / "pipe.png")
+    os.mkfifo(tmp_path / "pipe.zip")
+    with pytest.raises(PictureError, match="pipe"):
+        find_pictures(tmp_path / "pipe.zip")
 
 
 def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:

@@ -227,6 +227,41 @@ def test_a_file_cut_between_two_packets_is_detected(tmp_path: Path, suffix: str)
             list(reader)
 
 
+def test_a_gif_without_its_last_byte_is_cut_short(tmp_path: Path) -> None:
+    path = write(tmp_path / "clip.gif", torch.rand(COUNT, 3, HEIGHT, WIDTH, generator=torch.Generator().manual_seed(0)))
+    data = path.read_bytes()
+    for end in (b"", b"\0\n"):  # some programs append zeros
+        path.write_bytes(data + end)
+        with VideoReader(path) as reader:
+            assert len(list(reader)) == COUNT
+    for share in (0.4, 0.5, 0.6, 0.7):
+        path.write_bytes(data[: int(len(data) * share)])
+        with VideoReader(path) as reader, pytest.raises(VideoError, match="cut short"):
+            list(reader)
+
+
+@pytest.mark.parametrize("suffix", [".mkv", ".mp4", ".mts"])
+def test_a_late_start_is_removed(tmp_path: Path, suffix: str) -> None:
+    """A recording of a stream may start at any time. FFmpeg includes this time in the duration of Matroska only."""
+    source, late, out = clip(tmp_path / "clip.mp4"), tmp_path / f"late{suffix}", tmp_path / "out.mp4"
+    with av.open(str(source)) as file, av.open(str(late), "w", format={".mts": "mpegts"}.get(suffix)) as copy:
+        streams = {stream.index: copy.add_stream_from_template(stream) for stream in file.streams}
+        for packet in file.demux():
+            if packet.dts is not None:
+                shift = round(100 / packet.time_base)
+                packet.pts, packet.dts, packet.stream = packet.pts + shift, packet.dts + shift, streams[packet.stream.index]
+                copy.mux(packet)
+    with VideoReader(late) as reader:
+        assert (reader.frames or 0) < 3 * COUNT  # estimated from the sound, which is longer
+        frames = list(reader)
+    assert len(frames) == COUNT
+    assert 0 <= frames[0].time < 0.1
+    rewrite(late, out)
+    assert heard(out)[2] == heard(source)[2]
+    with av.open(str(out)) as file:
+        assert all(0 <= stream.start_time * stream.time_base < 0.1 for stream in file.streams)
+
+
 @pytest.mark.parametrize("rate", [Fraction(30_000, 1001), Fraction(24_000, 1001), Fraction(60_000, 1001), Fraction(25)])
 def test_rates_do_not_drift_between_containers(tmp_path: Path, rate: Fraction) -> None:
     """Matroska rounds times to milliseconds."""

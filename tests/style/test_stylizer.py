@@ -225,7 +225,14 @@ def test_a_region_that_is_faint_everywhere_leaves_cells_to_the_others() -> None:
     ramp = torch.linspace(0, 1, 64).expand(16, 64)
     right, above = region_cells([(ramp > 0.5).float(), ramp], (16, 64), 4)  # at most half of the right mask is visible
     assert right.any(0).nonzero().flatten().tolist() == [8, 9, 10, 11]
-    assert above.any(0).nonzero().flatten().tolist() == [12, 13, 14, 15]
+    assert above.any(0).nonzero().flatten().tolist() == [*range(1, 8), 12, 13, 14, 15]
+
+
+def test_the_whole_soft_edge_of_a_mask_is_stylized() -> None:
+    """If the style began at a value of one half, blended pixels would jump there."""
+    noise, ramp = torch.full((16, 32), 3 / 255), torch.linspace(0, 1, 32).expand(16, 32)
+    cells = region_cells([torch.cat([noise, ramp], 1)], (16, 64), 4)[0]
+    assert cells.any(0).nonzero().flatten().tolist() == list(range(8, 16))
 
 
 def test_masks_within_one_cell_are_rejected() -> None:

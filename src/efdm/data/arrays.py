@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from efdm.data.images import PictureError, StrPath, created, reading
+from efdm.data.images import PictureError, StrPath, created, reading, refuse_pipe
 from efdm.errors import requires
 
 TIFF = (".tif", ".tiff")
@@ -29,6 +29,7 @@ def is_array_file(path: StrPath) -> bool:
     suffix = Path(path).suffix.lower()
     if suffix not in TIFF or find_spec("tifffile") is None:
         return suffix == ".npy"
+    refuse_pipe(path)
     with reading(path, DAMAGED), _import_tifffile().TiffFile(path) as file:
         page = file.pages[0]
         return page.dtype != np.uint8 or len(page.shape) > 3 or page.samplesperpixel not in (1, 3, 4)
@@ -44,6 +45,7 @@ def is_deep_rgba(path: StrPath) -> bool:
 def open_array(path: StrPath) -> NDArray[Any]:
     """Return the array of a file, memory-mapped for ``.npy`` and uncompressed TIFF."""
     array: NDArray[Any]
+    refuse_pipe(path)
     with reading(path, DAMAGED):
         if Path(path).suffix.lower() not in TIFF:
             array = np.load(path, mmap_mode="r", allow_pickle=False)

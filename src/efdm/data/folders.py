@@ -19,7 +19,9 @@ from efdm.text import make_unique, plural
 
 Skipped = list[tuple[str, str]]  # (name, reason)
 
-VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
+VIDEOS = (
+    ".3gp", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".ogv", ".webm", ".wmv",
+)  # fmt: skip
 HINTS: Mapping[str, str] = {
     "video": "; pass a video by itself",
     **{f"{extension[1:].upper()} picture": f"; pip install '{plugin.package}'" for extension, plugin in PLUGINS.items()},
@@ -130,7 +132,7 @@ def is_hidden(name: str) -> bool:
 
 
 def _is_container(path: Path) -> bool:
-    return path.is_dir() or path.suffix.lower() == ".zip"
+    return path.is_dir() or (path.suffix.lower() == ".zip" and not path.is_fifo())
 
 
 def _members(path: Path, skipped: Counter[str], without: StrPath | None = None) -> list[tuple[str, Path, str | None]]:

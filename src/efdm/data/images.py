@@ -72,10 +72,15 @@ def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Picture:
 
 
 def open_file(path: StrPath) -> BinaryIO:
-    """Return a file opened for reading. A named pipe raises an error, because opening it could wait forever."""
+    """Return a file opened for reading, unless it is a named pipe."""
+    refuse_pipe(path)
+    return open(path, "rb")
+
+
+def refuse_pipe(path: StrPath) -> None:
+    """Raise PictureError for a named pipe, because opening it could wait forever."""
     if Path(path).is_fifo():
         raise PictureError(f"{path} is a pipe; expected a file")
-    return open(path, "rb")
 
 
 def from_image(image: Image.Image) -> Picture:
@@ -123,6 +128,7 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
     With ``near``, a JPEG may be decoded at a fraction of its size, with a short side of at least ``2 * near``.
     """
     with reading(name):
+        file.seek(0)  # the file may have just been written or read
         head = file.read(32)
         if not head:
             raise PictureError(f"{name} is empty; copy or download it again")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
 from efdm.data.ffmpeg import load_av
-from efdm.data.video_formats import VideoError, VideoFormat, open_source
+from efdm.data.video_formats import VideoError, VideoFormat, open_source, start_time
 
 DEFAULT_RATE = 48_000  # if the encoder does not support the rate of the source
 LAYOUTS = {1: "mono", 2: "stereo"}  # PCM states the number of channels, but not their positions
@@ -28,9 +29,17 @@ class Soundtrack:
                 self._tracks[stream.index] = (out.add_stream_from_template(stream), "copy")
             else:
                 self._tracks[stream.index] = (_add_audio_stream(out, stream, str(format.audio_codec)), "encode")
-        # without a stream, demux would read all streams
-        self._packets = iter(self._container.demux(list(self._container.streams.audio)) if self._tracks else ())
+        self._packets = self._read()
         self._next = next(self._packets, None)
+
+    def _read(self) -> Iterator[Any]:
+        """Yield the packets, with times from the start of the file."""
+        start = start_time(self._container)
+        # without a stream, demux would read all streams
+        for packet in self._container.demux(list(self._container.streams.audio)) if self._tracks else ():
+            shift = round(start / packet.time_base)
+            packet.pts, packet.dts = (None if time is None else time - shift for time in (packet.pts, packet.dts))
+            yield packet
 
     def until(self, time: Fraction | None) -> None:
         """Write the packets up to ``time``, or all remaining ones if it is None."""

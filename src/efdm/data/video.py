@@ -18,7 +18,7 @@ from torch import Tensor
 from efdm.data.ffmpeg import load_av
 from efdm.data.images import StrPath, created, file_error, on_white, to_uint8
 from efdm.data.sound import Soundtrack
-from efdm.data.video_formats import TICK, VideoError, open_source, palette_graph, video_format
+from efdm.data.video_formats import MICROSECONDS, TICK, VideoError, open_source, palette_graph, start_time, video_format
 from efdm.files import fit_name
 from efdm.text import plural
 
@@ -41,7 +41,8 @@ class Frame(NamedTuple):
 class VideoReader(AbstractContextManager["VideoReader"]):
     """An iterator over the frames of a video, to be used once in a ``with`` block: ``for frame in reader``.
 
-    ``size`` is (height, width) after rotation. ``fps`` is the average rate; the times of the frames may be uneven.
+    ``size`` is (height, width) after rotation. ``fps`` is the average rate; the times of the frames, from the start of the
+    file, may be uneven.
     ``frames`` is the number of frames that the file states, an estimate from its duration, or None. Transparent pixels are
     composited over white.
     """
@@ -49,6 +50,7 @@ class VideoReader(AbstractContextManager["VideoReader"]):
     def __init__(self, path: StrPath) -> None:
         self.path = Path(path)
         self._container = open_source(self.path)
+        self._start = start_time(self._container)
         try:
             # the cover picture of a song is stored as a video stream
             streams = [s for s in self._container.streams.video if not s.disposition & type(s.disposition).attached_pic]
@@ -67,14 +69,23 @@ class VideoReader(AbstractContextManager["VideoReader"]):
         self._frames = itertools.chain([first], self._decoder)
         self.size: tuple[int, int] = (first.rgb.shape[1], first.rgb.shape[2])
         self.frames: int | None = self._stream.frames or None
-        if self.frames is None and self._container.duration is not None:  # microseconds
-            self.frames = max(1, round(Fraction(self._container.duration, 1_000_000) * self.fps))
+        if self.frames is None and self._duration is not None:
+            self.frames = max(1, round(self._duration * self.fps))
 
     @property
     def aspect(self) -> Fraction:
         """The width of a pixel divided by its height, after rotation."""
         ratio = Fraction(self._stream.sample_aspect_ratio or 1)
         return 1 / ratio if self._turns % 2 else ratio
+
+    @property
+    def _duration(self) -> Fraction | None:
+        """The stated duration of the longest stream in seconds, or None."""
+        if self._container.duration is None:
+            return None
+        duration = Fraction(self._container.duration, MICROSECONDS)
+        # FFmpeg writes the end of the last frame as the duration of Matroska and WebM
+        return duration - self._start if "matroska" in self._container.format.name else duration
 
     def __iter__(self) -> Iterator[Frame]:
         return self._frames
@@ -91,7 +102,7 @@ class VideoReader(AbstractContextManager["VideoReader"]):
                 if packet.is_corrupt:
                     raise self._cut_short(count)
                 for frame in packet.decode():
-                    shown = time + 1 / self.fps if frame.pts is None else frame.pts * Fraction(frame.time_base)
+                    shown = time + 1 / self.fps if frame.pts is None else frame.pts * Fraction(frame.time_base) - self._start
                     if count == 0:
                         first = time = shown
                     # increasing, even if the file's times are not
@@ -101,10 +112,16 @@ class VideoReader(AbstractContextManager["VideoReader"]):
                     yield Frame(rgb, time, frame.duration * Fraction(frame.time_base) if frame.duration else None)
         except av.FFmpegError as error:
             raise self._cut_short(count) from error
-        if self._container.duration is not None:  # microseconds, of the longest stream
-            start, stated = (Fraction(x or 0, 1_000_000) for x in (self._container.start_time, self._container.duration))
-            if start + stated - end > max(MISSING_FRAMES / self.fps, stated * MISSING_SHARE):
-                raise self._cut_short(count)
+        if self._ends_early(end):
+            raise self._cut_short(count)
+
+    def _ends_early(self, end: Fraction) -> bool:
+        """Return True if the file states a later end than that of its packets, or is a GIF without its last byte."""
+        if self._container.format.name == "gif":  # its duration is computed from the frames that are left
+            return not _has_trailer(self.path)
+        stated = self._duration
+        missing = 0 if stated is None else self._start + stated - end
+        return missing > max(MISSING_FRAMES / self.fps, (stated or 0) * MISSING_SHARE)
 
     def _snap_to_rate(self, time: Fraction) -> Fraction:
         """Return the time of the frame at a constant rate, if the file rounded it to milliseconds."""
@@ -130,6 +147,13 @@ class VideoReader(AbstractContextManager["VideoReader"]):
     def __exit__(self, *_: object) -> None:
         self._decoder.close()
         self._container.close()
+
+
+def _has_trailer(path: Path) -> bool:
+    """Return True if a GIF has the byte that ends it, possibly followed by zeros."""
+    with open(path, "rb") as file:
+        file.seek(max(0, os.path.getsize(path) - 1024))
+        return file.read().rstrip(b"\0\r\n").endswith(b";")
 
 
 def incomplete_path(path: StrPath) -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 from efdm.data.ffmpeg import load_av
 from efdm.data.images import PictureError, StrPath, reading
 
+MICROSECONDS = 1_000_000  # per second; the unit of PyAV's containers
 TICK = Fraction(1, 120_000)  # divides the frame duration at 24, 25, 30, 50 and 60 fps, and at multiples of 24000/1001 fps
 
 
@@ -66,6 +67,11 @@ def open_source(path: Path) -> Any:
         if not os.path.getsize(path):  # Python's errors are clearer than FFmpeg's
             raise VideoError(f"{path} is empty; copy or download it again")
         return av.open(str(path.absolute()), metadata_errors="replace")
+
+
+def start_time(container: Any) -> Fraction:
+    """Return the time in seconds at which a file starts, which is late for a part of a stream or of a recording."""
+    return max(Fraction(0), Fraction(container.start_time or 0, MICROSECONDS))  # sound may start before zero
 
 
 def palette_graph(height: int, width: int, tick: Fraction) -> Any:

@@ -22,6 +22,7 @@ AnyMask = Tensor | str | os.PathLike[str] | Any
 
 SAME_COLOR = 0.12  # difference from the median colour, in every channel, within which a pixel counts as empty
 EMPTY_FROM, EMPTY_STRENGTH = 0.8, 0.5  # the share of empty pixels that lowers the strength; the strength of a uniform style
+FAINT = 1 / 16  # value of a mask up to which a pixel counts as outside, for example because of noise in a JPEG file
 SAMPLES = 65_536  # pixels of a style from which its share of empty pixels is estimated
 
 
@@ -130,12 +131,15 @@ def coverage(mask: Tensor, size: Sequence[int], stride: int) -> Tensor:
 def region_cells(masks: Sequence[Tensor], size: Sequence[int], stride: int) -> list[Tensor]:
     """Return masks on the cells of a feature map, each cell assigned to at most one mask.
 
-    A cell belongs to the mask that covers most of it; where masks overlap, the last one applies. A mask too thin or faint to
-    own a cell gets the cells that it covers at least half as much as its best cell.
+    A cell with at least half of its pixels in a mask belongs to the mask that covers most of it; where masks overlap, the
+    last one applies. All of a soft edge is in the mask: its pixels are blended later, and would jump if only a part of it
+    were stylized. A mask too thin or faint to own a cell gets the cells that it covers at least half as much as its best
+    cell.
     """
-    covered = torch.stack([coverage(mask, size, stride) for mask in without_overlap(masks)])
-    rest = (1 - covered.sum(0)).clamp(min=0)
-    owner = torch.cat([covered, rest[None]]).argmax(0)
+    visible = without_overlap(masks)
+    covered = torch.stack([coverage(mask, size, stride) for mask in visible])
+    inside = coverage(torch.stack(visible).sum(0) > FAINT, size, stride) >= 0.5
+    owner = torch.where(inside, covered.argmax(0), len(masks))
     for i in [i for i in range(len(masks)) if not (owner == i).any()]:
         owner = torch.where((covered[i] > 0) & (covered[i] >= covered[i].max() / 2), i, owner)
     regions = [owner == i for i in range(len(masks))]

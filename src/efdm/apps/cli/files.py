@@ -29,7 +29,6 @@ from efdm.text import plural
 
 PIPE = Path("-")
 COPIES = "efdm-"  # prefix of the temporary folder with copies of pipes
-CONTENT_HELP = "Pictures, folders or zips, - for stdin, a video, or WebDataset shards (.tar)."
 SHOWN = 20  # failures of a job that are printed
 INTERRUPTED = "interrupted; the results written so far are complete, and --skip-existing continues"
 
@@ -41,6 +40,12 @@ Shard = Annotated[str, option("i/n: run part i of n, one per machine, as a resum
 Engine = Annotated[str, choice(ENGINES, "Engine of a job. plain: this process; ray: the workers of Ray.")]
 Workers = Annotated[int | None, option("Workers of Ray. Default: one per GPU, or one per two cores.", min=1)]
 Output = Annotated[str, choice(get_args(Form), "Results of a job: files or WebDataset shards. Default: as CONTENT.")]
+
+
+def content(more: str = "") -> Any:
+    """Return the argument for the contents. Files that cannot be read are reported like other failures, not by typer."""
+    text = "Pictures, folders or zips, - for stdin, a video, or WebDataset shards (.tar)."
+    return typer.Argument(help=f"{text} {more}".rstrip(), readable=False)
 
 
 class JobOptions(NamedTuple):

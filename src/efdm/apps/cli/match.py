@@ -23,7 +23,7 @@ from efdm.style.options import Audio, MatchOptions, Method
 @report_errors(files.INTERRUPTED)
 def match(
     context: typer.Context,
-    content: Annotated[list[Path], typer.Argument(help=f"{files.CONTENT_HELP} Also arrays (.npy, .tif).")],
+    content: Annotated[list[Path], files.content("Also arrays (.npy, .tif).")],
     out: files.Out,
     reference: Annotated[list[str], option("A picture, folder, zip, array or painted style. Repeat to pool several.")],
     space: Annotated[str, choice(SPACES, "Colour space.")] = MatchOptions.space,

@@ -35,7 +35,7 @@ STRENGTHS = "[FLOAT 0<=x<=1|auto]"
 @report_errors(files.INTERRUPTED)
 def stylize(
     context: typer.Context,
-    content: Annotated[list[Path], typer.Argument(help=files.CONTENT_HELP)],
+    content: Annotated[list[Path], files.content()],
     out: files.Out,
     style: Annotated[
         list[str],
