@@ -39,12 +39,14 @@ FORMS = {
     "PIL": lambda picture: picture,
     "PIL, gray": lambda picture: picture.convert("L"),
     "array": np.array,
+    "read-only array": np.asarray,
     "uint8": tensor,
     "float": lambda picture: tensor(picture) / 255,  # as of ToTensor
     "float, gray": lambda picture: tensor(picture)[:1].double() / 255,
 }
 
 
+@pytest.mark.filterwarnings("error:The given NumPy array is not writable")
 @pytest.mark.parametrize("storage", ["memory", "stream"])
 @pytest.mark.parametrize("form", FORMS)
 def test_pictures_of_every_form(form: str, storage: Any) -> None:

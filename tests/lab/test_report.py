@@ -200,6 +200,19 @@ def test_comparisons() -> None:
     assert less.rows[0][less.head.index("verdict")] == "incomplete"
 
 
+def test_orders_skip_rows_that_were_not_selected() -> None:
+    methods = ["erm", "mixstyle", "efdmix"]
+    recipe = small(methods=methods, orders=(tuple(methods),), separate_contrasts=(("erm", "mixstyle"),))
+    study = studied(recipe, steady)
+    selected = replace(study, plan=[planned for planned in study.plan if planned.row != "mixstyle"])
+    made = [table for table in tables(selected) if "comparisons" in table.title]
+    assert not any("separate" in table.title for table in made)
+    assert [row[:2] for row in made[0].rows] == [["efdmix - erm", "+3.00"]]
+    caption = " ".join(made[0].caption)
+    assert "Order" not in caption
+    assert "rows are missing: mixstyle" in caption
+
+
 def test_separate_contrasts_do_not_weaken_the_claims() -> None:
     def noisy(settings: Settings, step: int, split: str, domain: str) -> float:
         return 60 + {"erm": 0, "mixstyle": 1 + 0.4 * settings.seed, "efdmix": 2}[settings.method]

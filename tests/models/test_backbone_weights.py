@@ -131,6 +131,8 @@ def test_file_is_found_by_name_in_the_weights_folder(
     saved(state, tmp_path / "mine.safetensors")
     with pytest.raises(MissingWeights, match=r"mine.safetensors.*'random', 'timm'"):
         build_backbone(SMALL, 3, weights="mine.safetensors")
+    with pytest.raises(MissingWeights, match=f"{tmp_path} is a folder"):
+        build_backbone(SMALL, 3, weights=tmp_path)
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     assert same(build_backbone(SMALL, 3, weights="mine.safetensors"), state)
 

@@ -78,6 +78,8 @@ def test_other_versions_of_the_pictures_are_not_searched(model: torch.nn.Module,
     write_person(make_market(tmp_path, people=2, size=SIZE) / "gt_bbox" / "0002_c1s1_000002_00.png", 2, 1, 0, SIZE)
     found = search_files(model, tmp_path / "query", tmp_path, size=SIZE, top=100)
     assert {hit.name.split("/")[0] for hit in found.hits(0)} == {"bounding_box_test"}
+    found = search_files(model, tmp_path / "gt_bbox", tmp_path, size=SIZE, top=100)  # but may be queries
+    assert {hit.name.split("/")[0] for hit in found.hits(0)} == {"bounding_box_test"}
 
 
 def test_files_below_a_folder_or_zip_are_queries(model: torch.nn.Module, tmp_path: Path) -> None:

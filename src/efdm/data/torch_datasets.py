@@ -153,7 +153,7 @@ def _picture(entry: _Entry, size: int, content: Sequence[Any] | None = None) -> 
     if isinstance(picture, Image.Image) and picture.mode[0] not in "IF":  # 16 and 32 bits
         picture = np.array(picture.convert("RGB"))
     if isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.ndim == 3:
-        picture = torch.from_numpy(picture).permute(2, 0, 1)
+        picture = torch.tensor(picture).permute(2, 0, 1)  # a copy: from_numpy warns if the array is read-only
     is_picture = isinstance(picture, Tensor) and picture.ndim == 3 and len(picture) in (1, 3)
     if not is_picture or not (picture.is_floating_point() or picture.dtype == torch.uint8):
         what = f"{given.dtype} {tuple(given.shape)}" if hasattr(given, "shape") else f"{given!r:.60}"

@@ -129,6 +129,7 @@ def _published_line(line: Published, columns: Sequence[str]) -> Line:
 def comparison_table(study: Study, selection: str = "last", family: Literal["main", "separate"] = "main") -> Table:
     """Return the paired differences for the orders and contrasts of a recipe, with p-values corrected for their number.
 
+    Rows of an order that were not selected are skipped: erm < mixstyle < efdmix compares efdmix with erm without mixstyle.
     ``family="separate"`` compares the ``separate_contrasts`` instead, whose p-values are corrected by themselves.
     """
     recipe = study.recipe
@@ -137,7 +138,8 @@ def comparison_table(study: Study, selection: str = "last", family: Literal["mai
     parts = comparison_parts(study, selection)
     first = next(iter(parts.values()))
     by_direction = recipe.protocol_row.heading == "direction"
-    by_part = compared(parts, recipe.orders, recipe.contrasts)
+    run = [[row for row in chain if row in first.rows] for chain in recipe.orders]
+    by_part = compared(parts, run, recipe.contrasts)
     by_prefix = {f"{part}: " if part else "": differences for part, differences in by_part.items()}
     count = sum(map(len, by_prefix.values()))
     orders = [chain for chain in recipe.orders if set(chain) <= set(first.rows)]
@@ -230,8 +232,8 @@ def tables(study: Study, std: str = "") -> list[Table]:
         rules = [rule for rule in recipe.selections if rule != "oracle" or recipe.grid or recipe.draws]
         comparisons = [comparison_table(study, rule) for rule in rules or recipe.selections]
         made += [table for table in comparisons if table.rows] or comparisons[:1]
-    if recipe.separate_contrasts:
-        made.append(comparison_table(study, recipe.selections[0], family="separate"))
+    if recipe.separate_contrasts and (separate := comparison_table(study, recipe.selections[0], family="separate")).rows:
+        made.append(separate)
     if len(recipe.selections) > 1:
         summary = summary_table(study, std=std)
         if not {cell for row in summary.rows for cell in row[1:]} <= {MISSING, INCOMPLETE, DIFFER}:

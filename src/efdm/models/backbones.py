@@ -159,8 +159,9 @@ def build_backbone(name: str, classes: int, *, weights: str | os.PathLike[str] =
     model = _create_timm(name, classes) if row is None else row.build(classes)
     if weights != "random":
         if (file := _find(weights)) is None:
-            where = f"file not found: {os.fspath(weights)}, here or in {folders()[0]}"
-            raise MissingWeights(f"{where}; weights must be 'random', 'timm' or the path of a checkpoint", "weights")
+            given = os.fspath(weights)
+            wrong = f"{given} is a folder" if os.path.isdir(given) else f"file not found: {given}, here or in {folders()[0]}"
+            raise MissingWeights(f"{wrong}; weights must be 'random', 'timm' or the path of a checkpoint", "weights")
         state = _strip_prefixes(read(file), model.state_dict())
         with naming_file(file, "weights", "backbone"):
             _load(model, name, state if row is None else row.rename(state))

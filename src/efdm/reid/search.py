@@ -159,8 +159,10 @@ def search_files(
         return run(pictures, pictures)
     queries = [i for i, name in enumerate(pictures.names) if name == inside or name.startswith(f"{inside}/")]
     if not queries:
-        reason = next((reason for name, reason in pictures.skipped if name == inside), "check the name")
-        raise PictureError(f"{query} holds no readable pictures: {reason}")
+        reason = next((reason for name, reason in pictures.skipped if name == inside), "")
+        if not reason and Path(query).exists():  # in a folder beside the set, such as gt_bbox
+            return run(read(query), pictures)
+        raise PictureError(f"{query} holds no readable pictures: {reason or 'check the name'}")
     return run(pictures, pictures, queries=torch.tensor(queries))
 
 

@@ -49,12 +49,13 @@ def test_models_of_finished_runs_can_be_deleted(
 def test_an_interrupted_run_resumes_with_the_same_command(
     recipe: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = studying(recipe, pictures, tmp_path / "out")
+    out = tmp_path / "my runs"
+    command = studying(recipe, pictures, out)
     with monkeypatch.context() as patched:
         Interrupted(patched, after=4)  # in the first iteration of the third run
         result = run(*command, code=130)
-    assert f"repeat the command to resume; efdm dg table {tmp_path / 'out'}" in result.output
-    assert "Incomplete" in run("table", tmp_path / "out").output
+    assert f"repeat the command to resume; efdm dg table '{out}'" in result.output
+    assert "Incomplete" in run("table", out).output
     resumed = Interrupted(monkeypatch, after=100)
     run(*command)
     assert sorted(Counter(resumed.seen).values()) == [1, 2, 2, 2]  # the interrupted run had one of two iterations left

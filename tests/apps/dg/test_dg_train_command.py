@@ -27,10 +27,10 @@ def test_a_run_leaves_a_model_and_its_accuracy(trained: Path, pictures: Path) ->
 
 
 def test_without_a_test_domain_all_domains_are_trained_on(pictures: Path, tmp_path: Path) -> None:
-    result = run(*training(pictures, tmp_path / "out", method="erm"))
+    result = run(*training(pictures, tmp_path / "my run", method="erm"))
     assert "training domains: day, night, rain; held-out domains: none" in result.output
     assert "accuracy on a new domain is unknown" in result.output
-    assert f"efdm dg predict {tmp_path / 'out' / 'model.safetensors'}" in result.output
+    assert f"efdm dg predict '{tmp_path / 'my run' / 'model.safetensors'}'" in result.output
 
 
 def test_the_help_text_shows_the_defaults_of_folders_and_of_digits() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -143,10 +144,10 @@ def _run(context: typer.Context, task: str, prepare: Prepare) -> tuple[lab.Study
     print_skipped(data, out / "environment.json")
     print_tables(lab.tables(study))
     print_text(f"\nrecords{', models and logs' if params['keep'] == 'models' else ''}: {out}")
-    print_text(f"print the tables again: efdm {task} table {out}")
+    print_text(f"print the tables again: efdm {task} table {shlex.quote(str(out))}")
     return study, data
 
 
 def _interrupted(out: Path, task: str) -> str:
-    results = f"; efdm {task} table {out} shows the finished runs" if (out / RECIPE).exists() else ""
+    results = f"; efdm {task} table {shlex.quote(str(out))} shows the finished runs" if (out / RECIPE).exists() else ""
     return f"interrupted; repeat the command to resume{results}"

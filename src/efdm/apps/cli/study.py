@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from pathlib import Path
 from typing import Annotated, get_args
@@ -57,7 +58,7 @@ def make(
     )
     with show_progress() as progress:
         study = make_study(out, chosen, renders, question=question, size=size, seed=seed, progress=progress)  # type: ignore[arg-type]
-    print_text(f"{plural(len(study.items), 'item')} in {out}; continue with: efdm study serve {out}")
+    print_text(f"{plural(len(study.items), 'item')} in {out}; continue with: efdm study serve {shlex.quote(str(out))}")
 
 
 @report_errors("stopped; all votes are stored")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from efdm.apps.cli.errors import report_errors
@@ -19,6 +19,8 @@ from efdm.apps.cli.recognition_options import MODEL_HELP
 from efdm.apps.cli.recognition_printing import print_accuracy
 from efdm.dg.classifier import load_classifier
 from efdm.dg.predictions import Columns, Labels, Predictions, check_path, correct_and_total, predict_files, save_predictions
+from efdm.lab.rendering import render
+from efdm.lab.report import Table
 from efdm.text import plural
 
 
@@ -54,7 +56,11 @@ def predict(
 
 def _print_predictions(predictions: Predictions, columns: Columns, out: Path | None) -> None:
     if out is None:
-        console.print(_table(predictions, columns))
+        table = _table(predictions, columns)
+        if console.is_terminal:
+            console.print(_grid(table, predictions))
+        else:
+            print_text(render(table))  # as text, whose lines do not wrap
     else:
         print_text(f"{plural(len(predictions.found), 'prediction')}: {out}")
         for label, count in Counter(p.label for p in predictions.found).most_common():
@@ -69,16 +75,20 @@ def _print_predictions(predictions: Predictions, columns: Columns, out: Path | N
 
 def _table(predictions: Predictions, columns: Columns) -> Table:
     labelled = predictions.labels == "folders"
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("picture", overflow="fold")
-    table.add_column("class")
-    table.add_column("probability", justify="right")
-    if labelled:
-        table.add_column("label")
-    for name in predictions.classes if columns == "all" else ():
-        table.add_column(Text(name), justify="right")
+    head = ["picture", "class", "probability", *(["label"] if labelled else [])]
+    head += predictions.classes if columns == "all" else []
+    rows = []
     for p in predictions.found:
-        cells = [p.item.name, p.label, f"{p.probability:.0%}", *([p.item.label] if labelled else [])]
-        cells += [f"{value:.0%}" for value in p.probabilities] if columns == "all" else []
-        table.add_row(*map(Text, cells), style="red" if labelled and not p.is_correct else None)
-    return table
+        rows.append([p.item.name, p.label, f"{p.probability:.0%}", *([p.item.label] if labelled else [])])
+        rows[-1] += [f"{value:.0%}" for value in p.probabilities] if columns == "all" else []
+    return Table("predictions", head, rows, [])
+
+
+def _grid(table: Table, predictions: Predictions) -> Grid:
+    grid = Grid(box=SIMPLE_HEAD, pad_edge=False)
+    for number, name in enumerate(table.head):
+        grid.add_column(Text(name), justify="right" if number > 1 else "left", overflow="fold")
+    for row, p in zip(table.rows, predictions.found, strict=True):
+        wrong = predictions.labels == "folders" and not p.is_correct
+        grid.add_row(*map(Text, row), style="red" if wrong else None)
+    return grid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -103,4 +104,4 @@ def _print_results(trained: Trained, out: Path) -> None:
     if not settings.test_domains:
         print_text("no domain was held out, so accuracy on a new domain is unknown; --test-domains holds some out")
     print_text(f"\ntrained {settings.method}: {out / MODEL}")
-    print_text(f"next: efdm dg predict {out / MODEL} PICTURES")
+    print_text(f"next: efdm dg predict {shlex.quote(str(out / MODEL))} PICTURES")

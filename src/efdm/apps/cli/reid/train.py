@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -72,7 +73,7 @@ def train_command(
             print_scores(trained.records[-1]["test"])
         print_trials(save_trials(sets, settings.protocols, out, settings.protocol_seed))
         print_text(f"\ntrained {settings.method}: {out / MODEL}")
-        print_text(f"next: efdm reid search QUERY GALLERY --model {out / MODEL} -o sheet.png")
+        print_text(f"next: efdm reid search QUERY GALLERY --model {shlex.quote(str(out / MODEL))} -o sheet.png")
 
 
 def _print_plan(settings: Settings, data: PersonSets) -> None:
