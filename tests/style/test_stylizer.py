@@ -8,7 +8,7 @@ from torch import Tensor
 from efdm.data import Picture
 from efdm.ops import MATCHERS, blend, interpolate_styles
 from efdm.style.color import recolor
-from efdm.style.look import coverage, paste_inside, region_cells, style_cells
+from efdm.style.look import content_cells, coverage, paste_inside, style_cells
 from efdm.style.pipeline import run_network, transfer
 from efdm.style.stylizer import Stylizer
 
@@ -147,10 +147,11 @@ def test_each_region_gets_the_values_of_its_look(stylizer: Stylizer) -> None:
     looks = [stylizer.prepare(dark), stylizer.prepare(bright)]
     seen: list[Tensor] = []
     hook = stylizer.network.stages[1].register_forward_pre_hook(lambda module, given: seen.append(given[0]))
-    stylizer.stylize(content, regions=[(mask, looks[0]), (~mask, looks[1])], tolerance=0.0)
+    stylizer.stylize(content, regions=[(mask, looks[0]), (~mask, looks[1])], tolerance=0.0, strength=1.0)
     hook.remove()
-    for part, look in zip(seen[0].split(12, dim=-1), looks, strict=True):  # left and right half of the matched features
-        assert torch.equal(part.flatten(2).sort().values, look.features[0][0].values)
+    for i, look in enumerate(looks):
+        matched = seen[i].split(12, dim=-1)[i]  # left and right half of the features
+        assert torch.equal(matched.flatten(2).sort().values, look.features[0][0].values)
 
 
 def test_a_region_with_a_masked_style(stylizer: Stylizer) -> None:
@@ -193,21 +194,27 @@ def test_opposite_ramps_cover_everything() -> None:
     assert torch.equal(paste_inside(output, content, [ramp])[0, 0], ramp)
 
 
-def test_overlapping_cells_belong_to_the_last_region() -> None:
-    first, second = half(20, 24), torch.zeros(20, 24, dtype=torch.bool)
-    second[:10] = True
-    a, b = region_cells([first, second], (20, 24), 4)
-    assert a.shape == (5, 6)
-    assert not (a & b).any()
-    assert b[:2].all()
-    assert not b[3:].any()
-    assert a[3:, :3].all()
+def test_soft_masks_blend_two_styles(stylizer: Stylizer) -> None:
+    content, dark, bright = torch.rand(3, 16, 24), 0.2 * torch.rand(3, 16, 24), 0.8 + 0.2 * torch.rand(3, 16, 24)
+    ramp = torch.linspace(0, 1, 24).expand(16, 24)
+    regions = [(1 - ramp, dark), (ramp, bright)]
+    left, right = (stylizer.stylize(content, regions=[region]) for region in regions)  # blended with the content
+    made = stylizer.stylize(content, regions=regions)
+    assert close(made, left + right - content)
+    assert not close(made, content)
 
 
-def test_cells_covered_by_less_than_half_belong_to_no_region() -> None:
-    mask = torch.zeros(8, 8, dtype=torch.bool)
-    mask[:, :5] = True  # a quarter of the right cells
-    assert region_cells([mask], (8, 8), 4)[0].tolist() == [[True, False]] * 2
+def test_the_last_of_overlapping_regions_applies(stylizer: Stylizer) -> None:
+    content, dark, bright = torch.rand(3, 20, 24), 0.2 * torch.rand(3, 20, 24), 0.8 + 0.2 * torch.rand(3, 20, 24)
+    left, top = half(20, 24), torch.zeros(20, 24, dtype=torch.bool)
+    top[:9] = True  # not on the grid of features
+    made = stylizer.stylize(content, regions=[(left, dark), (top, bright)])
+    assert torch.equal(made[:, top], stylizer.stylize(content, regions=[(top, bright)])[:, top])
+    rest = left & ~top
+    assert torch.equal(made[:, rest], stylizer.stylize(content, regions=[(rest, dark)])[:, rest])
+    assert torch.equal(made[:, ~(left | top)], content[:, ~(left | top)])
+    hidden = stylizer.stylize(content, regions=[(left, bright), (left, dark)], strength=1)
+    assert torch.equal(hidden, stylizer.stylize(content, regions=[(left, dark)], strength=1))
 
 
 @pytest.mark.parametrize("thin", [(slice(9, 10), slice(9, 10)), (slice(None), slice(9, 10))], ids=["pixel", "line"])
@@ -221,28 +228,11 @@ def test_thin_masks_are_stylized(stylizer: Stylizer, thin: tuple[slice, slice]) 
     assert not torch.equal(together[:, mask], stylizer.stylize(content, dark)[:, mask])
 
 
-def test_a_region_that_is_faint_everywhere_leaves_cells_to_the_others() -> None:
-    ramp = torch.linspace(0, 1, 64).expand(16, 64)
-    right, above = region_cells([(ramp > 0.5).float(), ramp], (16, 64), 4)  # at most half of the right mask is visible
-    assert right.any(0).nonzero().flatten().tolist() == [8, 9, 10, 11]
-    assert above.any(0).nonzero().flatten().tolist() == [*range(1, 8), 12, 13, 14, 15]
-
-
 def test_the_whole_soft_edge_of_a_mask_is_stylized() -> None:
     """If the style began at a value of one half, blended pixels would jump there."""
     noise, ramp = torch.full((16, 32), 3 / 255), torch.linspace(0, 1, 32).expand(16, 32)
-    cells = region_cells([torch.cat([noise, ramp], 1)], (16, 64), 4)[0]
+    cells = content_cells(torch.cat([noise, ramp], 1), (16, 64), 4)
     assert cells.any(0).nonzero().flatten().tolist() == list(range(8, 16))
-
-
-def test_masks_within_one_cell_are_rejected() -> None:
-    pixels = torch.zeros(2, 16, 16, dtype=torch.bool)
-    pixels[0, 1, 1] = pixels[1, 2, 2] = True
-    with pytest.raises(ValueError, match="region 1 of 2 shares all its 8-pixel cells"):
-        region_cells(list(pixels), (16, 16), 8)
-    hidden, above = region_cells([pixels[0], half(16, 16)], (16, 16), 8)  # hidden below the later mask
-    assert not hidden.any()
-    assert above.any()
 
 
 def test_coverage_averages_over_pixels_inside_the_image() -> None:

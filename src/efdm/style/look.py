@@ -128,26 +128,13 @@ def coverage(mask: Tensor, size: Sequence[int], stride: int) -> Tensor:
     return F.avg_pool2d(share, stride, ceil_mode=True)[0, 0]  # cells at the border average over the pixels inside
 
 
-def region_cells(masks: Sequence[Tensor], size: Sequence[int], stride: int) -> list[Tensor]:
-    """Return masks on the cells of a feature map, each cell assigned to at most one mask.
+def content_cells(mask: Tensor, size: Sequence[int], stride: int) -> Tensor:
+    """Return a content mask on a feature map: every cell that the mask touches, soft edges included.
 
-    A cell with at least half of its pixels in a mask belongs to the mask that covers most of it; where masks overlap, the
-    last one applies. All of a soft edge is in the mask: its pixels are blended later, and would jump if only a part of it
-    were stylized. A mask too thin or faint to own a cell gets the cells that it covers at least half as much as its best
-    cell.
+    Pixels outside the mask are replaced later, so the network may change them.
     """
-    visible = without_overlap(masks)
-    covered = torch.stack([coverage(mask, size, stride) for mask in visible])
-    inside = coverage(torch.stack(visible).sum(0) > FAINT, size, stride) >= 0.5
-    owner = torch.where(inside, covered.argmax(0), len(masks))
-    for i in [i for i in range(len(masks)) if not (owner == i).any()]:
-        owner = torch.where((covered[i] > 0) & (covered[i] >= covered[i].max() / 2), i, owner)
-    regions = [owner == i for i in range(len(masks))]
-    for i, cells in enumerate(regions):
-        if not cells.any() and covered[i].any():  # a mask hidden by later masks covers nothing
-            shared = f"region {i + 1} of {len(masks)} shares all its {stride}-pixel cells with other small regions"
-            raise ValueError(f"{shared}; merge or enlarge them, or raise size")
-    return regions
+    touched = coverage(mask > FAINT, size, stride) > 0
+    return touched if touched.any() else coverage(mask, size, stride) > 0
 
 
 def without_overlap(masks: Sequence[Tensor]) -> list[Tensor]:

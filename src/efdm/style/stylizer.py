@@ -24,11 +24,12 @@ from efdm.style.look import (
     AnyMask,
     Look,
     checked_mask,
+    content_cells,
     intersect,
     normalize_weights,
     paste_inside,
-    region_cells,
     style_cells,
+    without_overlap,
 )
 from efdm.style.options import StylizeOptions, check_strength
 from efdm.style.photoreal import PHOTOREAL
@@ -217,14 +218,28 @@ class Stylizer:
         return self._graphs.get((weakref.ref(look), len(rgb), shape, stream, options.method, options.tolerance), capture)
 
     def run(self, rgb: Tensor, shape: Sequence[int], regions: list[Region], options: StylizeOptions) -> Tensor:
-        """Return the output of the network for the content resized to ``shape``, after passes at smaller sizes."""
+        """Return the output of the network for the content resized to ``shape``, blended between the regions."""
+        if len(regions) == 1:
+            return self._run_region(rgb, shape, regions[0], options)
+        everywhere = torch.ones_like(rgb[0, 0])
+        visible = without_overlap([everywhere if mask is None else mask for mask, _ in regions])
+        shares = resize(torch.stack(visible)[:, None], shape)
+        weights = shares / shares.sum(0).clamp_min(1e-6)
+        output = (1 - weights.sum(0)) * resize(rgb, shape)
+        for mask, (_, look), weight in zip(visible, regions, weights, strict=True):
+            if weight.any():  # not hidden by later regions
+                output += weight * self._run_region(rgb, shape, Region(mask, look), options)
+        return output
+
+    def _run_region(self, rgb: Tensor, shape: Sequence[int], region: Region, options: StylizeOptions) -> Tensor:
+        """Return the output for one region, after passes at smaller sizes."""
         generator = torch.Generator(self.device).manual_seed(options.seed) if options.ties == "random" else None
         arguments = match_options(self.network, options.method, options.ties, options.tolerance, generator)
         output: Tensor | None = None
         stroke = options.stroke
         while True:
             size = (max(1, round(shape[0] / stroke)), max(1, round(shape[1] / stroke)))
-            match: Any = partial(self._match_regions, size=size, regions=regions, method=options.method, options=arguments)
+            match: Any = partial(self._match, size=size, region=region, method=options.method, options=arguments)
             start = None
             if output is not None:
                 match, start = partial(_refine, match=match), self._resized(output, size)
@@ -237,20 +252,16 @@ class Stylizer:
     def _resized(self, rgb: Tensor, size: Sequence[int]) -> Tensor:
         return resize(rgb, size).to(self.dtype, memory_format=torch.channels_last)
 
-    def _match_regions(
-        self, depth: int, x: Tensor, size: Sequence[int], regions: list[Region], method: str, options: dict[str, object]
+    def _match(
+        self, depth: int, x: Tensor, size: Sequence[int], region: Region, method: str, options: dict[str, object]
     ) -> Tensor:
-        """Match the features after stage ``depth`` of a content of ``size`` to the looks of its regions."""
-        masks = [mask for mask, _ in regions if mask is not None]
-        cells = iter(region_cells(masks, size, self.network.strides[depth]) if masks else [])
-        parts = [(look, options if mask is None else {**options, "content_mask": next(cells)}) for mask, look in regions]
-
-        def match_channels(part: Tensor, channels: slice) -> Tensor:
-            for look, arguments in parts:
-                part = look.match(part, depth, channels, method, **arguments)
-            return part
-
-        return match_channels(x, slice(None)) if MATCHERS[method].channels == "joint" else map_channels(x, match_channels)
+        """Match the features after stage ``depth`` of a content of ``size`` to the look of a region."""
+        mask, look = region
+        if mask is not None:
+            options = {**options, "content_mask": content_cells(mask, size, self.network.strides[depth])}
+        if MATCHERS[method].channels == "joint":
+            return look.match(x, depth, slice(None), method, **options)
+        return map_channels(x, lambda part, channels: look.match(part, depth, channels, method, **options))
 
     def _features(self, picture: Tensor, mask: Tensor | None) -> tuple[PreparedStyle, ...]:
         size = picture.shape[-2:]
