@@ -57,7 +57,7 @@ def _run(kernel: Callable[..., None], arrays: Sequence[Any], *arguments: Any) ->
         parallel_rows(lambda a, b: kernel(*arrays, *arguments, a, b), *arrays[0].shape)
 
 
-def _computed(kernel: Callable[..., None], content: Tensor, values: Tensor, *arguments: float) -> Tensor:
+def _computed(kernel: Callable[..., None], content: Tensor, values: Tensor, *arguments: Any) -> Tensor:
     """Call a kernel that computes an output from two inputs of its shape, in float32."""
     out = torch.empty(content.shape, dtype=torch.float32)
     _run(kernel, [_rows(t.detach().float().numpy()) for t in (content, values, out)], *arguments)
@@ -160,7 +160,7 @@ def _in_buckets(x: Tensor) -> bool:
 
 
 class RadixSorter(Sorter):
-    """A `Sorter` that sorts very long rows in buckets, and averages float32 values while the content is in the cache."""
+    """A `Sorter` that sorts very long rows in buckets, and averages values while the content is in the cache."""
 
     def _output(self, name: str, *inputs: Tensor) -> Tensor:
         first = inputs[0]
@@ -175,14 +175,9 @@ class RadixSorter(Sorter):
     def tolerant_match(self, x: Tensor, values: Tensor, tolerance: float) -> Tensor:
         if _in_buckets(x):
             return self.match_sorted(x, self.tolerant_values(self.sort_rows(x), values, tolerance))
-        if x.dtype != torch.float32:
-            return super().tolerant_match(x, values, tolerance)
         from efdm.kernels import cpu_tolerant
 
-        out = torch.empty_like(x)
-        arrays = [_rows(_words(x)), *(_rows(t.detach().numpy()) for t in (values, out))]
-        _run(cpu_tolerant.tolerant_match, arrays, tolerance, INFINITY_BITS[x.dtype])
-        return out
+        return _computed(cpu_tolerant.tolerant_match, x, values, _rows(_words(x)), tolerance, INFINITY_BITS[x.dtype])
 
 
 class _Scratch(threading.local):

@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba import float32, types, uint64
 from numba.extending import intrinsic
 
-from efdm.kernels.cpu_radix import ONE, POSITION, SHIFT, _jit, digit_bits, sort_lower_digits, style_word, workspace
+from efdm.kernels.cpu_radix import ONE, POSITION, SHIFT, _jit, digit_bits, sort_lower_digits, workspace
 
 LANES = 16  # values that are compared with a bound at once
 RANKS = 8  # ranks that are searched together; one pointer that moves by single steps mispredicts and takes 6 times as long
@@ -112,11 +112,11 @@ def tolerant_values(content, values, out, tolerance, first_row, last_row):
 
 
 @_jit
-def tolerant_match(words, values, out, tolerance, infinity, first_row, last_row):
-    """Sort rows of float32, given as unsigned words, and write the averages by position."""
+def tolerant_match(x, values, out, words, tolerance, infinity, first_row, last_row):
+    """Write the averages by position. ``words`` holds the bits of the rows ``x``, before their conversion to float32."""
     a, b, counts = workspace(words)
     content, order, first, last, sums = buffers(words.shape[1])
-    bits, passes = content.view(np.uint32), counts.shape[0]
+    passes = counts.shape[0]
     shift = SHIFT + uint64(passes - 1) * uint64(digit_bits(words[0, 0]))
     for r in range(first_row, last_row):
         items = sort_lower_digits(words[r], infinity, a, b, counts)
@@ -126,6 +126,7 @@ def tolerant_match(words, values, out, tolerance, infinity, first_row, last_row)
             digit = item >> shift
             rank = offsets[digit]
             offsets[digit] = rank + ONE
-            bits[rank] = style_word(item >> SHIFT, bits[rank])
-            order[rank] = item & POSITION
+            position = item & POSITION
+            content[rank] = x[r, position]
+            order[rank] = position
         average(content, values[r], tolerance, order, first, last, sums, out[r])
