@@ -68,6 +68,7 @@ def test_projection_needs_the_classes_of_the_model(trained: Path, tmp_path: Path
         (("histogramm",), "did you mean 'histogram'?"),
         (("ties", "--channel", "3"), "ties has no option 'channel' (--channel)"),
         (("tsne", "--stage", "stage1", "--stage", "stage2"), "one stage"),
+        (("tsne", "--stage", "stage1,stage2"), "one stage"),
         (("histogram", "--channel", "99999"), "99999"),
         (("histogram", "--domains", "snow"), "'snow'"),
         (("histogram", "--classes", "giraffe"), "'giraffe'"),
