@@ -43,6 +43,7 @@ def test_an_analysis_prints_its_summary_and_its_files(
         assert re.search(f"^{pattern}", result.output, re.MULTILINE), result.output
     numbers = json.loads((out / f"{analysis}.json").read_text())
     assert numbers["model"] == "tiny, efdmix-flow"
+    assert numbers["settings"] == load_classifier(trained).settings
     assert numbers["pictures"] == {"day": 8, "night": 8, "rain": 8}
 
 
