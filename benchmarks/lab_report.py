@@ -47,7 +47,10 @@ def cost_table() -> str:
 
 PACS = ROOT / "results" / "pacs-resnet18" / "leave-one-out"
 # the README's rows
-MAIN = ("erm", "mixstyle", "mixstyle-flow", "efdmix", "efdmix-flow", "dsu", "crossnorm", "distribution-noise")
+MAIN = (
+    "erm", "mixstyle", "mixstyle-flow", "mixstyle-labels", "efdmix", "efdmix-flow", "efdmix-labels", "efdmix-labels-flow",
+    "dsu", "crossnorm", "distribution-noise",
+)  # fmt: skip
 PAPER = "paper"  # the source of a published line starts with this word if it is the EFDM paper
 
 

@@ -105,6 +105,12 @@ def test_every_row_is_in_one_table() -> None:
     assert len(lines) == len(reproduction.rows()) + 2 * len(reproduction.SECTIONS)
 
 
+def test_styles_that_differ_in_higher_orders_only() -> None:
+    row = reproduction.of_diversity()
+    assert row.verdict == HOLDS
+    assert "0.00 (MixStyle)" in row.ours
+
+
 def test_every_record_of_the_table_exists() -> None:
     for folder in re.findall(r"\]\(\.\./(results/[^)]+)\)", reproduction.reproduction_table()):
         assert (reproduction.ROOT / folder).is_file()

@@ -27,6 +27,8 @@ def test_too_much_is_refused_with_both_sizes(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(SettingError, match=r"7 pictures need 3 GB .* 2 GB .* smaller size") as caught:
         check_memory(3 * 10**9, "7 pictures")
     assert caught.value.settings == ("size",)
+    with pytest.raises(SettingError, match=r"need 2,107 GB"):
+        check_memory(2_107 * 10**9, "14 million pictures")
 
 
 def test_unknown_devices_are_not_checked() -> None:

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from efdm import domains_of_batch
+from efdm import EFDMix, domains_of_batch
 from efdm.dg import METHODS, attach
 from efdm.nn import FeatureMix, feature_layers
 from efdm.nn.pairing import PAIRINGS
@@ -181,3 +181,10 @@ def test_every_method_runs_in_a_captured_graph(method: str) -> None:
     for seed in range(2):  # a replay equals an eager step
         generator.manual_seed(seed)
         assert step().item() == pytest.approx(first[seed], rel=1e-2)
+
+
+def test_the_table_names_the_row_that_equals_the_default_layer() -> None:
+    (row,) = (row for row in METHODS.values() if row.about.endswith("the default of the layer EFDMix"))
+    layer = row.make(1, None, **row.options).layers
+    assert isinstance(layer, FeatureMix)
+    assert layer.settings() == EFDMix().settings()

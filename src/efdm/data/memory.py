@@ -34,8 +34,13 @@ def check_memory(needed: int, what: str, device: torch.device | str = "cpu", *, 
     free = available_memory(device)
     if free is not None and needed > free:
         where = torch.device(device).type.replace("cuda", "GPU").replace("cpu", "main")
-        message = f"{what} need {needed / 1e9:.3g} GB of {where} memory, but {free / 1e9:.3g} GB are free"
+        message = f"{what} need {_gigabytes(needed)} of {where} memory, but {_gigabytes(free)} are free"
         raise SettingError(f"{message}; use {remedy.words}", remedy.settings)
+
+
+def _gigabytes(count: int) -> str:
+    """Return a number of bytes in GB, with at least three digits and no exponent."""
+    return f"{count / 1e9:,.0f} GB" if count >= 1e11 else f"{count / 1e9:.3g} GB"
 
 
 def available_memory(device: torch.device | str = "cpu") -> int | None:

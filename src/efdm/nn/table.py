@@ -54,7 +54,10 @@ _ROWS = (
     _mix("mixstyle-labels", "MixStyle with a sample of another domain", _MIXSTYLE, "adain", "crossdomain"),
     _mix("mixstyle-halves", "MixStyle with the authors' pairing of half batches", _MIXSTYLE, "adain", "halves"),
     _mix("efdmix", "whole distributions mixed with a random sample's, without gradient to the style", _EFDM, "efdm"),
-    _mix("efdmix-flow", "EFDMix with gradient to the style", f"{_EFDM}, authors' code", "efdm", style_grad="flow"),
+    _mix(
+        "efdmix-flow", "EFDMix with gradient to the style, the default of the layer EFDMix", f"{_EFDM}, authors' code",
+        "efdm", style_grad="flow",
+    ),
     _mix("efdmix-labels", "EFDMix with a sample of another domain", _EFDM, "efdm", "crossdomain"),
     _mix(
         "efdmix-labels-flow", "EFDMix with a sample of another domain, with gradient to the style",

@@ -43,6 +43,7 @@ def test_an_analysis_prints_its_summary_and_its_files(
         assert re.search(f"^{pattern}", result.output, re.MULTILINE), result.output
     numbers = json.loads((out / f"{analysis}.json").read_text())
     assert numbers["model"] == "tiny, efdmix-flow"
+    assert numbers["settings"] == load_classifier(trained).settings
     assert numbers["pictures"] == {"day": 8, "night": 8, "rain": 8}
 
 
@@ -68,6 +69,7 @@ def test_projection_needs_the_classes_of_the_model(trained: Path, tmp_path: Path
         (("histogramm",), "did you mean 'histogram'?"),
         (("ties", "--channel", "3"), "ties has no option 'channel' (--channel)"),
         (("tsne", "--stage", "stage1", "--stage", "stage2"), "one stage"),
+        (("tsne", "--stage", "stage1,stage2"), "one stage"),
         (("histogram", "--channel", "99999"), "99999"),
         (("histogram", "--domains", "snow"), "'snow'"),
         (("histogram", "--classes", "giraffe"), "'giraffe'"),

@@ -127,5 +127,5 @@ def analyse_classifier(
     check_domains("domains", domains or (), data)
     indices = pick(data, per_domain or row.per_domain, domains=domains, classes=classes)
     name = f"{settings['backbone']}, {settings['method']}"
-    sample = Sample(classifier.model, data, indices, classifier.size, name)
+    sample = Sample(classifier.model, data, indices, classifier.size, name, settings=settings)
     return row.analyse(sample, out, stages=stages or default[row.stages], **options)

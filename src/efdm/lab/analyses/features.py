@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,8 @@ def pick(
 class Sample:
     """A model and the pictures on which its features are analysed.
 
-    ``indices`` selects pictures of ``data``; they are prepared as for testing, at ``size``. ``name`` describes the model.
+    ``indices`` selects pictures of ``data``; they are prepared as for testing, at ``size``. ``name`` describes the model,
+    and ``settings`` are those of its training.
     """
 
     model: nn.Module
@@ -66,6 +67,7 @@ class Sample:
     size: int
     name: str = ""
     batch: int = 32
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def domains(self) -> list[str]:
@@ -87,6 +89,7 @@ class Sample:
         content = {
             "analysis": analysis,
             "model": self.name or type(self.model).__name__,
+            **({"settings": dict(self.settings)} if self.settings else {}),
             "size": self.size,
             "pictures": dict(zip(self.domains, self.labels.bincount().tolist(), strict=True)),
             **({"classes": self.classes} if self.classes != list(self.data.classes) else {}),

@@ -20,7 +20,7 @@ def analyse(
     out: Annotated[Path, option("Folder for the results.", "--out", "-o")],
     data: Annotated[Paths, option(f"{DATA_HELP} Not needed for the digits.")] = None,
     stage: Annotated[
-        Words, option("Stage. Default: the first mixed one. ties (default: all) and projection (all mixed) take several.")
+        Words, option("Stages, comma-separated. Default: the first mixed one (ties: all, projection: all mixed).")
     ] = None,
     channel: Annotated[str, option("histogram only: a channel number, typical, or farthest.")] = "",
     perplexity: Annotated[float | None, option("tsne only: the perplexity of t-SNE.")] = None,
@@ -40,9 +40,9 @@ def analyse(
         options["channel"] = int(channel) if channel.isdecimal() else channel
     with show_progress() as progress:
         numbers = analyse_classifier(
-            analysis, checkpoint, data or [], out, stages=stage, domains=parse_names("domains", domains),
-            classes=parse_names("classes", classes), per_domain=per_domain, storage=storage,
-            device=resolve_device(device), progress=progress, **options,
+            analysis, checkpoint, data or [], out, stages=parse_names("stage", stage),
+            domains=parse_names("domains", domains), classes=parse_names("classes", classes), per_domain=per_domain,
+            storage=storage, device=resolve_device(device), progress=progress, **options,
         )  # fmt: skip
     row = ANALYSES[analysis]
     for line in (*row.summary(numbers).splitlines(), "", *(out / file for file in row.files)):
