@@ -24,7 +24,6 @@ from efdm.training.files import Record
 COLUMNS: Mapping[str, str] = {
     "lpips": "content LPIPS, VGG-16 ↓",
     "feature_distance": "content feature distance ↓",
-    "lpips_alexnet": "content LPIPS, AlexNet ↓",
     "edge_ssim": "edge SSIM ↑",
     "style_distance": "style distance ↓",
     "style_distance_robust": "style distance, faint channels dropped ↓",

@@ -43,7 +43,6 @@ def style(
     content_metric: Annotated[str, choice(("lpips", "feature_distance"), "lpips needs the package lpips.")] = "lpips",
     vgg: Annotated[str, option("ImageNet weights of VGG-16, for metrics, optimizers and vgg16. See `efdm weights`.")] = "",
     encoder: Annotated[Words, option(f"NAME=FILE, encoder of {' or '.join(ENCODERS)}. Default: --vgg for vgg16.")] = None,
-    alexnet: Annotated[str, option("ImageNet weights of AlexNet, for a second LPIPS.")] = "",
     device: Device = None,
     table: Annotated[bool, option("Only render the records in OUT again.", "--table")] = False,
 ) -> None:
@@ -73,7 +72,7 @@ def style(
                 methods=method or (), strengths=_strengths(strength), optimizers=optimizer or (), iterations=iterations,
                 vgg=vgg or None, encoders=encoders, device=target,
             )  # fmt: skip
-            metrics = load_metrics(vgg=vgg or None, alexnet=alexnet or None, content_metric=content_metric, device=target)
+            metrics = load_metrics(vgg=vgg or None, content_metric=content_metric, device=target)
             with show_progress() as progress:
                 evaluate(
                     chosen, candidates, metrics, out, size=size or None, measured_at=measured_at, device=target,
