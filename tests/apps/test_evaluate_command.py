@@ -27,7 +27,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(home: Path, *arguments: str, out: str = "run", code: int = 0):
     fixed = ["evaluate", "style", "-o", str(home / out), "--vgg", str(home / "vgg16.safetensors"), "--device", "cpu"]
     sets = ["--content", str(home / "content"), "--style", str(home / "style"), "--size", "40", "--measured-at", "32"]
-    return invoke(*fixed, *sets, "--content-metric", "feature_distance", *arguments, code=code)
+    return invoke(*fixed, *sets, *arguments, code=code)
 
 
 def test_a_trained_network_over_strengths_and_an_optimizer(home: Path) -> None:
@@ -87,7 +87,6 @@ def test_a_network_uses_its_own_encoder_or_the_vgg_of_the_metrics(
         (("--network", "mine=/nowhere"), "/nowhere"),
         (("--optimizer", "gaty"), "did you mean 'gatys'"),
         (("--pairing", "all"), "'order', 'grid'"),
-        (("--content-metric", "ssim"), "(--content-metric)"),
         (("--vgg", "/nowhere"), "/nowhere"),
         (("--encoder", "file"), "NAME=FILE"),
         (("--encoder", "vgg=file"), "is not one of 'vgg16', 'vgg19'"),

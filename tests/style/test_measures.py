@@ -30,7 +30,6 @@ def test_lpips_weights_the_differences_of_unit_vectors() -> None:
     heads = [torch.tensor([1.0, 10.0])]
     assert lpips([a], [b], heads).item() == pytest.approx(0.36 + 10 * 0.04, rel=1e-5)
     assert lpips([a], [5 * a], heads).item() == pytest.approx(0, abs=1e-9)
-    assert measures.feature_distance([a, a], [b, a]).item() == pytest.approx((0.36 + 0.04) / 2, rel=1e-5)
 
 
 def test_positions_without_activations_are_allowed() -> None:
@@ -130,7 +129,7 @@ def test_a_constant_style_gives_nan() -> None:
 def test_equal_images_have_zero_distance(metrics: Metrics) -> None:
     content, style = metrics.extract(pictures(2)), metrics.extract(pictures(2))
     same, styled = metrics.measure(content, content, style), metrics.measure(style, content, style)
-    assert tuple(same) == metrics.names
+    assert tuple(same) == measures.NAMES
     assert all(v.shape == (2,) for v in same.values())
     assert same["lpips"].abs().max() == 0
     assert same["edge_ssim"].min() == pytest.approx(1)
@@ -146,15 +145,10 @@ def test_images_of_a_batch_are_measured_separately(metrics: Metrics) -> None:
         assert values[1].item() == pytest.approx(alone[name].item(), rel=1e-3, abs=1e-5), name
 
 
-def test_feature_distance_replaces_lpips_without_heads(metrics: Metrics) -> None:
-    plain = Metrics(metrics.vgg)
-    output, content = plain.extract(pictures(1)), plain.extract(pictures(1))
-    found = plain.measure(output, content, content)
-    assert "lpips" not in found
-    assert found["feature_distance"].item() > 0
-    assert tuple(found) == plain.names
+def test_pictures_of_different_sizes_are_refused(metrics: Metrics) -> None:
+    content = metrics.extract(pictures(1))
     with pytest.raises(ValueError, match="same shape"):
-        plain.measure(plain.extract(pictures(1, 48, 48)), content, content)
+        metrics.measure(metrics.extract(pictures(1, 48, 48)), content, content)
 
 
 def test_lpips_grows_with_noise() -> None:

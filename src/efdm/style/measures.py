@@ -29,6 +29,10 @@ LPIPS_TAPS = ("relu1_2", "relu2_2", "relu3_3", "relu4_3", "relu5_3")  # LPIPS, V
 HEADS = Path("weights", "v0.1", "vgg.pth")  # in PyPI's lpips
 DEAD = 1e-3  # standard deviation below which a VGG-16 channel is skipped as constant; typical values are 0.5 to 4
 FAINT = 1e-2  # share of the layer's standard deviation below which a channel counts as faint
+NAMES = (
+    "lpips", "edge_ssim", "style_distance", "style_distance_robust", "gram_distance",
+    *(f"{name}_error" for name in ChannelStats._fields),
+)  # fmt: skip
 Features = Sequence[Tensor]
 
 
@@ -36,11 +40,6 @@ def lpips(features: Features, content: Features, heads: Features) -> Tensor:
     """Return LPIPS (Zhang et al. 2018), ``(b,)``: distances of unit-length features weighted by learned heads."""
     layers = zip(features, content, heads, strict=True)
     return torch.stack([(unit_distances(f, c) * h.view(1, -1, 1, 1)).sum(1).mean((1, 2)) for f, c, h in layers]).sum(0)
-
-
-def feature_distance(features: Features, content: Features) -> Tensor:
-    """Return `lpips` without learned heads, ``(b,)``: squared distances of unit-length features, averaged over layers."""
-    return lpips(features, content, [f.new_ones(f.shape[1]) for f in features]) / len(features)
 
 
 def lpips_heads() -> list[Tensor]:
@@ -145,20 +144,10 @@ class MetricFeatures:
 
 @dataclass(frozen=True, eq=False)
 class Metrics:
-    """The loss network of the metrics.
-
-    Without ``heads``, `feature_distance` replaces LPIPS.
-    """
+    """The loss network of the metrics, and the heads of LPIPS."""
 
     vgg: VGG
-    heads: list[Tensor] | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the metrics that `measure` returns."""
-        content = "feature_distance" if self.heads is None else "lpips"
-        errors = (f"{name}_error" for name in ChannelStats._fields)
-        return (content, "edge_ssim", "style_distance", "style_distance_robust", "gram_distance", *errors)
+    heads: list[Tensor]
 
     @torch.inference_mode()
     def extract(self, images: Tensor) -> MetricFeatures:
@@ -169,17 +158,16 @@ class Metrics:
 
     @torch.inference_mode()
     def measure(self, output: MetricFeatures, content: MetricFeatures, style: MetricFeatures) -> dict[str, Tensor]:
-        """Return every metric by name, ``(b,)``. Style metrics are averaged over the layers."""
+        """Return every metric of `NAMES`, ``(b,)``. Style metrics are averaged over the layers."""
         if output.images.shape != content.images.shape:
             shapes = f"{tuple(output.images.shape)} and {tuple(content.images.shape)}"
             raise ValueError(f"output and content must have the same shape, got {shapes}; resize the output")
-        if self.heads is None:
-            measures = {"feature_distance": feature_distance(output.content, content.content)}
-        else:
-            measures = {"lpips": lpips(output.content, content.content, self.heads)}
-        measures["edge_ssim"] = edge_ssim(output.images, content.images)
+        content_metrics = {
+            "lpips": lpips(output.content, content.content, self.heads),
+            "edge_ssim": edge_ssim(output.images, content.images),
+        }
         layers = [_style_metrics(o, s) for o, s in zip(output.style, style.style, strict=True)]
-        return measures | {name: torch.stack([layer[name] for layer in layers]).mean(0) for name in layers[0]}
+        return content_metrics | {name: torch.stack([layer[name] for layer in layers]).mean(0) for name in layers[0]}
 
 
 def _style_metrics(features: Tensor, style: Tensor) -> dict[str, Tensor]:
@@ -191,18 +179,9 @@ def _style_metrics(features: Tensor, style: Tensor) -> dict[str, Tensor]:
     }
 
 
-def load_metrics(
-    *,
-    vgg: str | Path | None = None,
-    content_metric: str = "lpips",
-    device: str | torch.device = "cpu",
-) -> Metrics:
-    """Load VGG-16 from ``vgg``, by default from the weights folders, and the heads of LPIPS.
-
-    ``content_metric="feature_distance"`` needs no LPIPS heads.
-    """
-    check_choice("content_metric", content_metric, ("lpips", "feature_distance"))
+def load_metrics(*, vgg: str | Path | None = None, device: str | torch.device = "cpu") -> Metrics:
+    """Load VGG-16 from ``vgg``, by default from the weights folders, and the heads of LPIPS."""
     # zero padding and floor-mode pooling, as in ImageNet training
     encoder = load_encoder("vgg16", LPIPS_TAPS[-1], path=vgg, padding="zeros", pooling="floor").to(device)
-    heads = [h.to(device) for h in lpips_heads()] if content_metric == "lpips" else None
+    heads = [h.to(device) for h in lpips_heads()]
     return Metrics(encoder.requires_grad_(False).to(memory_format=torch.channels_last), heads)  # type: ignore[call-overload]

@@ -40,7 +40,6 @@ def style(
     pairing: Annotated[str, choice(get_args(Pairing), PAIRING_HELP)] = "order",
     size: Annotated[int, option("Short side of the stylized pictures; 0 keeps their own size.", min=0)] = 512,
     measured_at: Annotated[int, option("Short side at which pictures are measured.", min=32)] = MEASURED_AT,
-    content_metric: Annotated[str, choice(("lpips", "feature_distance"), "lpips needs the package lpips.")] = "lpips",
     vgg: Annotated[str, option("ImageNet weights of VGG-16, for metrics, optimizers and vgg16. See `efdm weights`.")] = "",
     encoder: Annotated[Words, option(f"NAME=FILE, encoder of {' or '.join(ENCODERS)}. Default: --vgg for vgg16.")] = None,
     device: Device = None,
@@ -72,7 +71,7 @@ def style(
                 methods=method or (), strengths=_strengths(strength), optimizers=optimizer or (), iterations=iterations,
                 vgg=vgg or None, encoders=encoders, device=target,
             )  # fmt: skip
-            metrics = load_metrics(vgg=vgg or None, content_metric=content_metric, device=target)
+            metrics = load_metrics(vgg=vgg or None, device=target)
             with show_progress() as progress:
                 evaluate(
                     chosen, candidates, metrics, out, size=size or None, measured_at=measured_at, device=target,
