@@ -68,10 +68,9 @@ def test_an_interrupted_run_resumes(folder: Path, tmp_path: Path, monkeypatch: p
     out = tmp_path / "run"
     with monkeypatch.context() as patched:
         Interrupted(patched, after=0)
-        result = run(*training(folder, out, "--set", "log_every=1", "--set", "save_every=1", "--damaged", "skip"), code=130)
+        result = run(*training(folder, out, "--set", "log_every=1", "--set", "save_every=1"), code=130)
     command = result.output.strip().splitlines()[-1].partition("resume with: efdm reid ")[2]
     assert "--resume" in command
-    assert "--damaged skip" in command
     assert not (out / "done").exists()
     run(*command.split(), "--device", "cpu")
     assert last_record(out)["step"] == 2
