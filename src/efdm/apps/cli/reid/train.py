@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -53,9 +53,7 @@ def train_command(
     reported, by the official protocol where a set has queries and a gallery. To use several GPUs, start the command with
     torchrun.
     """
-    given: Any = {"test": test or [], "layout": layout or [], "split": [split] if split else []}
-    hint = partial(resume_hint, "reid train", out, data=data, **given)
-    with report_errors(hint), joined_processes(device) as device:
+    with report_errors(partial(resume_hint, out)), joined_processes(device) as device:
         changes = common.collect_settings({**context.params, "device": device}, "reid")
         with show_progress() as progress:
             settings, sets = prepare_embedder(
