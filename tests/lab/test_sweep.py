@@ -283,13 +283,6 @@ def test_domainbed_splits_depend_on_the_seed(trainer: Trainer, tmp_path: Path) -
     assert {p.settings["data"] for p in study.plan} == {"noise, 20% held out by seed"}
 
 
-def test_the_oracle_needs_unseen_test_pictures(tmp_path: Path) -> None:
-    data = small_set()
-    data.splits["art"]["test"] = data.splits["art"]["val"]
-    with pytest.raises(ValueError, match="of art overlap"):
-        run(RECIPE, data, tmp_path / "out")
-
-
 @pytest.mark.parametrize(
     ("changes", "named"),
     [

@@ -90,9 +90,9 @@ class DomainSet:
 
     ``names``, ``classes`` and ``domain_names`` are the names of pictures, labels and domains. ``images`` is a tensor, or a
     `StreamedImages` that reads pictures when it is indexed.
-    ``splits[domain][split]`` are sorted indices. "train" and "val" are disjoint; "test" is the whole domain unless the
-    source has an official test split. ``skipped`` lists (name, reason) of pictures that are not in the set; ``notes`` are
-    warnings about the source.
+    ``splits[domain][split]`` are sorted indices. "train" and "val" are disjoint; "test" is the whole domain, or an
+    official test split without pictures of the others. ``skipped`` lists (name, reason) of pictures that are not in the
+    set; ``notes`` are warnings about the source.
     """
 
     images: Tensor | StreamedImages
