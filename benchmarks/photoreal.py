@@ -60,7 +60,7 @@ def measured(metrics: Metrics, content: Tensor, style: Tensor, output: Tensor) -
     features = (metrics.vgg.taps(resize_short_side(x, LPIPS_SIDE)[None], LPIPS_TAPS) for x in (output, content))
     return {
         "edge_ssim": round(edge_ssim(output[None], content[None]).item(), 4),
-        "lpips": round(lpips(*features, metrics.heads or []).item(), 4),
+        "lpips": round(lpips(*features, metrics.heads).item(), 4),
         "color_distance": round(color_distance(output, style), 2),
     }
 

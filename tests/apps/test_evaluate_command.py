@@ -7,8 +7,8 @@ from commands import invoke
 from safetensors.torch import save_file
 from training import noise_pictures, numbered_vgg
 
-from efdm.models import VGG, build
-from efdm.models.weights import checksum, save_encoder, save_network
+from efdm.models import build
+from efdm.models.weights import checksum, save_network
 from efdm.style.evaluate import read_records
 
 
@@ -20,14 +20,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_file(numbered_vgg("vgg16"), folder / "vgg16.safetensors")
     save_network(build("small"), folder / "network.safetensors", {"encoder": "small", "method": "adain"})
     save_network(build("vgg16"), folder / "deep.safetensors", {"encoder": "vgg16", "method": "efdm"})
-    save_encoder(VGG("vgg16"), folder / "normalized.safetensors")
     return folder
 
 
 def run(home: Path, *arguments: str, out: str = "run", code: int = 0):
     fixed = ["evaluate", "style", "-o", str(home / out), "--vgg", str(home / "vgg16.safetensors"), "--device", "cpu"]
     sets = ["--content", str(home / "content"), "--style", str(home / "style"), "--size", "40", "--measured-at", "32"]
-    return invoke(*fixed, *sets, "--content-metric", "feature_distance", *arguments, code=code)
+    return invoke(*fixed, *sets, *arguments, code=code)
 
 
 def test_a_trained_network_over_strengths_and_an_optimizer(home: Path) -> None:
@@ -64,16 +63,11 @@ def test_methods_override_the_method_of_the_file(home: Path) -> None:
     assert [r["label"] for r in read_records(home / "m")] == ["unchanged content", "mine efdm 1", "mine hm 1"] * 3
 
 
-def test_a_network_uses_its_own_encoder_or_the_vgg_of_the_metrics(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_vgg_of_the_metrics_is_also_the_encoder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path])
-    network = ("--network", f"deep={home / 'deep.safetensors'}", "--pairs", "1")
-    metrics, own = home / "vgg16.safetensors", home / "normalized.safetensors"
-    for encoder, more in ((metrics, ("--model", "vgg16")), (own, ("--encoder", f"vgg16={own}"))):
-        run(home, *network, *more, out=encoder.stem)
-        used = {r["candidate"]["weights"].split("+")[1] for r in read_records(home / encoder.stem)[1:]}
-        assert used == {checksum(encoder)[:12]}
+    run(home, "--network", f"deep={home / 'deep.safetensors'}", "--model", "vgg16", "--pairs", "1", out="encoder")
+    used = {r["candidate"]["weights"].split("+")[1] for r in read_records(home / "encoder")[1:]}
+    assert used == {checksum(home / "vgg16.safetensors")[:12]}
 
 
 @pytest.mark.parametrize(
@@ -87,11 +81,7 @@ def test_a_network_uses_its_own_encoder_or_the_vgg_of_the_metrics(
         (("--network", "mine=/nowhere"), "/nowhere"),
         (("--optimizer", "gaty"), "did you mean 'gatys'"),
         (("--pairing", "all"), "'order', 'grid'"),
-        (("--content-metric", "ssim"), "(--content-metric)"),
         (("--vgg", "/nowhere"), "/nowhere"),
-        (("--encoder", "file"), "NAME=FILE"),
-        (("--encoder", "vgg=file"), "is not one of 'vgg16', 'vgg19'"),
-        (("--encoder", "vgg16=file"), "(--encoder)"),
         (("--device", "cudaa"), "cudaa"),
         (("--content", "/nowhere"), "/nowhere"),
         (("--content", ""), "(--content, --style)"),

@@ -1,6 +1,5 @@
 import json
 import os
-import shlex
 import shutil
 import socket
 import subprocess
@@ -96,7 +95,7 @@ def test_files_and_speed_may_change_when_resuming(
 ) -> None:
     resume = ("train", "style", "--resume", "-o", str(interrupted))
     result = invoke(*resume, "--content", "moved", code=130)
-    assert f"efdm train style --resume -o {shlex.quote(str(interrupted))}" in result.output
+    assert "repeat the command with --resume" in result.output
     invoke(*resume, "--speed", "plain", code=130)
     first, second = seen
     assert (first.content, first.style) == ("moved", str(style_data / "style"))

@@ -5,7 +5,7 @@ import pytest
 from trees import touch, zip_folder
 
 from efdm.data import PictureError
-from efdm.data.layouts import LAYOUT, assign, by_lists, empty_folders, find_items, key
+from efdm.data.layouts import LAYOUT, assign, by_lists, find_items, key
 
 PLAIN = [f"{domain}/{label}/{n}.jpg" for domain in ("art", "photo") for label in ("cat", "dog") for n in range(10)]
 
@@ -159,31 +159,9 @@ def test_lists_that_cannot_be_used(tmp_path: Path) -> None:
         by_listed(tmp_path)
 
 
-def test_empty_folders_of_classes_and_splits_are_named(tmp_path: Path) -> None:
-    root = touch(tmp_path / "plain", [*PLAIN, "art/dog/notes.txt", "lists/art.txt"])
-    assert empty_folders(find_items(root)[0]) == []
-    for name in ("art/bird", "photo/owl/deeper", ".cache", "art/.cache"):
-        (root / name).mkdir(parents=True)
-    warnings = empty_folders(find_items(root)[0])
-    empty = [str(root / name) for name in ("art/bird", "photo/owl")]
-    assert [sentence.partition(" holds no pictures")[0] for sentence in warnings] == empty
-    split = touch(tmp_path / "split", ["SUN/train/0/a.jpg", "SUN/train/1/b.jpg"])
-    (split / "SUN/test").mkdir()
-    (split / "SUN/train/2").mkdir()
-    warnings = empty_folders(find_items(split)[0])
-    assert [Path(sentence.split()[0]).relative_to(split).as_posix() for sentence in warnings] == ["SUN/test", "SUN/train/2"]
-
-
-def test_a_domain_without_pictures_is_an_error_unless_it_is_hidden(tmp_path: Path) -> None:
+def test_hidden_folders_are_ignored(tmp_path: Path) -> None:
     root = touch(tmp_path / "set", [*PLAIN, "__MACOSX/art/cat/._0.jpg", ".cache/x.jpg", "art/__MACOSX/.DS_Store"])
-    (root / ".empty").mkdir()
-    (tmp_path / "beside").mkdir()
-    assert empty_folders(find_items(root)[0]) == []
     assert {item.name for item in find_items(root)[0]} == set(PLAIN)
-    (root / "sketch/cat").mkdir(parents=True)
-    with pytest.raises(PictureError, match=r"no pictures in .*sketch; copy that domain"):
-        empty_folders(find_items(root)[0])
-    assert empty_folders(find_items([root / "art", root / "photo"])[0]) == []  # siblings of given domains do not matter
 
 
 def test_keys_ignore_extensions_and_unicode_forms() -> None:

@@ -308,5 +308,5 @@ def test_other_extensions_and_shapes_are_refused(tmp_path: Path) -> None:
 
 def test_missing_pyav_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(MissingExtraError, match=r"efdm\[video\]"):
+    with pytest.raises(MissingExtraError, match=r"efdm\[style\]"):
         VideoReader(tmp_path / "clip.mp4")

@@ -45,7 +45,7 @@ def test_equal_classifiers_are_equal_files(tmp_path: Path) -> None:
 
 
 def test_stages_come_from_the_family_of_the_model() -> None:
-    models = {3: build_backbone("tiny", 2), 5: build_backbone("vgg16-gap", 2), 0: torch.nn.Sequential(torch.nn.Linear(2, 2))}
+    models = {3: build_backbone("tiny", 2), 4: build_backbone("resnet18", 2), 0: torch.nn.Sequential(torch.nn.Linear(2, 2))}
     for count, model in models.items():
         found = Classifier(model, ["a", "b"], 32, {"stages": ["stage1"]}, 32)
         assert found.stages == tuple(f"stage{number}" for number in range(1, count + 1))

@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 from queue import Queue
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,73 +26,46 @@ def runs(*rates: float, **changes: Any) -> list[Settings]:
     return [settings(lr=lr, seed=seed, iterations=3, evaluate_every=0, **changes) for seed, lr in enumerate(rates)]
 
 
+def work(wanted: list[Settings], data: DomainSet, folder: Path, stop: Any) -> list[Any]:
+    """Run a worker in this process and return its messages."""
+    messages = Queue[Any]()
+    messages.cancel_join_thread = lambda: None  # type: ignore[attr-defined]
+    workers._run_worker(ClassifierTask, wanted, data, folder, 2, messages, stop)
+    return list(messages.queue)
+
+
 @pytest.fixture
-def handlers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Record the handlers that a worker sets for Ctrl-C, without setting them."""
-    found: list[Any] = []
-    monkeypatch.setattr(signal, "signal", lambda number, handler: found.append(handler))
+def parent(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    found = SimpleNamespace(is_alive=lambda: True)
+    monkeypatch.setattr(workers.multiprocessing, "parent_process", lambda: found)
     return found
 
 
-def work(wanted: list[Settings], data: DomainSet, folder: Path) -> Queue[Any]:
-    messages = Queue[Any]()
-    workers._run_worker(ClassifierTask, wanted, data, folder, 2, messages)
-    return messages
+@pytest.mark.parametrize("cause", ["stopped", "killed parent"])
+def test_a_stopped_worker_saves_its_run(data: DomainSet, tmp_path: Path, parent: SimpleNamespace, cause: str) -> None:
+    wanted, answers = runs(0.1, 0.1), iter([False, False, True])  # at the third yield, after the first step
+    stop = SimpleNamespace(is_set=lambda: cause == "stopped" and next(answers))
+    parent.is_alive = lambda: cause == "stopped" or not next(answers)
+    work(wanted, data, tmp_path, stop)
+    assert [path.name for path in tmp_path.iterdir()] == [identity(wanted[0])]  # the second run is not started
+    assert torch.load(tmp_path / identity(wanted[0]) / "checkpoint.pt", weights_only=True)["iteration"] == 1
 
 
-def test_an_error_in_a_worker_is_raised_in_the_parent(data: DomainSet, tmp_path: Path, handlers: list[Any]) -> None:
-    messages = work(runs(0.1, batch=500), data, tmp_path)
-    with pytest.raises(ValueError, match="500"):
-        workers._listen([None], messages, ignore, lambda _: None)
-
-
-class Messages(Queue[Any]):
-    """A queue between processes that calls ``stop`` at the first progress report."""
-
-    stop = staticmethod(lambda: None)
-
-    def put(self, message: Any, *_: Any) -> None:
-        self.stop()
-
-    def cancel_join_thread(self) -> None:
-        pass
-
-
-@pytest.mark.parametrize("cause", [signal.SIGINT, signal.SIGTERM, "killed parent"])
-def test_a_stopped_worker_saves_its_run(
-    data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: signal.Signals | str
+@pytest.mark.parametrize("error", [ValueError("x"), ZeroDivisionError("x")], ids=["expected", "unexpected"])
+def test_an_error_in_a_worker_is_raised_in_the_parent(
+    data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parent: SimpleNamespace, error: Exception
 ) -> None:
-    before = {number: signal.getsignal(number) for number in workers.STOPS}
-    if isinstance(cause, signal.Signals):
-        monkeypatch.setattr(Messages, "stop", staticmethod(lambda: signal.raise_signal(cause)))
-    else:
-        monkeypatch.setattr(workers.multiprocessing, "parent_process", lambda: SimpleNamespace(is_alive=lambda: False))
-    (wanted,) = runs(0.1, log_every=1)
-    try:
-        with pytest.raises(SystemExit) as end:
-            workers._run_worker(ClassifierTask, [wanted], data, tmp_path, 1, Messages())
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    assert end.value.code == 1
-    assert torch.load(tmp_path / identity(wanted) / "checkpoint.pt", weights_only=True)["iteration"] == 1
-
-
-@pytest.mark.parametrize("error", [None, ValueError("x"), ZeroDivisionError("x")], ids=["none", "expected", "unexpected"])
-def test_a_worker_ignores_ctrl_c_while_it_sends_its_last_message(
-    data: DomainSet, tmp_path: Path, handlers: list[Any], monkeypatch: pytest.MonkeyPatch, error: Exception | None
-) -> None:
-    """Otherwise Ctrl-C would print a traceback."""
-
     def steps(*_: object, **__: object) -> Any:
-        if error is not None:
-            raise error
+        raise error
         yield
 
     monkeypatch.setattr(ClassifierTask, "train_steps", steps)
-    *_, last = work(runs(0.1), data, tmp_path).queue
-    assert isinstance(last, type(None) if error is None else (ValueError, RuntimeError))
-    assert handlers[-1] is signal.SIG_IGN
+    messages = Queue[Any]()
+    for message in work(runs(0.1), data, tmp_path, Event()):
+        messages.put(message)
+    expected = ValueError if isinstance(error, ValueError) else RuntimeError  # with the traceback of the worker
+    with pytest.raises(expected, match="x"):
+        workers._listen([None], messages, ignore, lambda _: None)
 
 
 @pytest.mark.slow
@@ -162,8 +136,9 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_ctrl_c_stops_all_processes_and_each_saves_its_run(tmp_path: Path) -> None:
-    """The whole process group gets the signal, as from a terminal."""
+@pytest.mark.parametrize("cause", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_all_processes_and_each_saves_its_run(tmp_path: Path, cause: signal.Signals) -> None:
+    """The whole process group gets the signal, as from a terminal or a scheduler."""
     script = tmp_path / "sweep.py"
     script.write_text(SWEEP)
     started = subprocess.Popen(
@@ -175,7 +150,7 @@ def test_ctrl_c_stops_all_processes_and_each_saves_its_run(tmp_path: Path) -> No
         assert started.poll() is None
         assert time.monotonic() < until
         time.sleep(0.1)
-    os.killpg(started.pid, signal.SIGINT)
+    os.killpg(started.pid, cause)
     output, _ = started.communicate(timeout=60)
     assert started.returncode != 0
     assert output.count("Traceback") <= 1  # of the parent

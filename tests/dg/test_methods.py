@@ -7,7 +7,7 @@ from efdm import EFDMix, domains_of_batch
 from efdm.dg import METHODS, attach
 from efdm.nn import FeatureMix, feature_layers
 from efdm.nn.pairing import PAIRINGS
-from efdm.recognition.methods import OTHER_NAMES, Parts, check_method, options_of
+from efdm.recognition.methods import Parts, options_of
 
 STAGES = ("one", "two")
 RANDOM = [name for name, row in METHODS.items() if "p" in row.options]
@@ -128,19 +128,6 @@ def test_options() -> None:
         options_of("erm", {"p": 1.0}, METHODS)
     for name, row in METHODS.items():
         assert options_of(name, {}, METHODS) == dict(row.options)
-
-
-@pytest.mark.parametrize(
-    ("other", "name"), [*OTHER_NAMES.items(), ("Histogram Matching", "hm"), ("EFDMix_Flow", "efdmix-flow")]
-)
-def test_synonyms_name_the_row(other: str, name: str) -> None:
-    """The closest spelling may be another method: "adain" is closest to "adamean"."""
-    with pytest.raises(ValueError, match=f"--method='{other}' is called '{name}' here"):
-        check_method("--method", other, METHODS)
-    check_method("--method", name, METHODS)
-    check_method("--methods", other, [other, name])  # rows of a recipe may have any name
-    with pytest.raises(ValueError, match="is not one of 'cutmix'"):
-        check_method("--methods", other, ["cutmix"])
 
 
 @pytest.mark.gpu

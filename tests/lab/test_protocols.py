@@ -2,7 +2,7 @@ import pytest
 import torch
 from sweeps import DOMAINS, small_set
 
-from efdm.lab.protocols import PROTOCOLS, Cell, check_unseen, hold_out
+from efdm.lab.protocols import PROTOCOLS, Cell, hold_out
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
@@ -68,15 +68,3 @@ def test_too_few_pictures_to_hold_some_out_are_refused() -> None:
     data = small_set()
     with pytest.raises(ValueError, match=r"art has only 4 pictures.*at least 5"):
         hold_out(data.subset(data.select("art")[:4]), 0)
-
-
-def test_oracle_needs_disjoint_splits() -> None:
-    data = small_set()
-    check_unseen(data)
-    assert data.official_test == []
-    data.splits["photo"]["test"] = data.splits["photo"]["train"]
-    check_unseen(data)
-    assert data.official_test == ["photo"]
-    data.splits["photo"]["test"] = data.splits["photo"]["val"]
-    with pytest.raises(ValueError, match="of photo overlap"):
-        check_unseen(data)

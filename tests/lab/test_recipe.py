@@ -199,7 +199,7 @@ def test_a_misspelled_name_gets_a_suggestion() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"protocol": "leave-two-out"}, "protocol=.* not one of"), ({"methods": ["efdm"]}, "is called 'efdmix'"),
+        ({"protocol": "leave-two-out"}, "protocol=.* not one of"), ({"methods": ["efdm"]}, "did you mean 'efdmix'"),
         ({"methods": []}, "at least one"), ({"seeds": ()}, "at least one"), ({"settings": {"iteration": 3}}, "not one of"),
         ({"settings": {"seed": 1}}, "not one of"), ({"grid": {"rate": (1,)}}, "not one of"),
         ({"columns": {"a": {"lrr": 1}}}, "not one of"), ({"methods": {"erm": {"lrr": 1}}}, "not one of"),

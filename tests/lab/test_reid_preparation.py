@@ -1,5 +1,6 @@
 """Re-identification in the lab: trials, cells, tables, comparisons and published numbers."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from efdm.lab.protocols import Cell
 from efdm.lab.published import PUBLISHED
 from efdm.lab.reid_preparation import save_trials
 from efdm.reid import PersonSets
-from efdm.reid.protocols import make_trials, read_trials
+from efdm.reid.protocols import make_trials
 
 PAPER = Path(__file__).resolve().parents[3] / "shared" / "paper" / "efdm-cvpr2022.tex"
 
@@ -21,9 +22,8 @@ PAPER = Path(__file__).resolve().parents[3] / "shared" / "paper" / "efdm-cvpr202
 def test_only_drawn_queries_are_written(tmp_path: Path) -> None:
     data = PersonSets({"a": small_people(), "b": small_people()})
     (path,) = save_trials(data, {"a": "official", "b": "person-camera"}, tmp_path, seed=2)
-    (found,), (expected,) = read_trials(path, data["b"]), make_trials(data["b"], "person-camera", 2)
-    assert found.query.equal(expected.query)
-    assert found.gallery.equal(expected.gallery)
+    (found,), (expected,) = json.loads(path.read_text())["trials"], make_trials(data["b"], "person-camera", 2)
+    assert found["query"] == [data["b"].names[i] for i in expected.query.tolist()]
 
 
 def test_cells_are_the_pairs_of_sets() -> None:

@@ -184,9 +184,9 @@ def test_a_subset_can_be_extended(trainer: Trainer, tmp_path: Path) -> None:
         ({"recipe": replace(RECIPE, name="other")}, "'small'"),
         ({"recipe": replace(RECIPE, methods=["erm"], orders=())}, "a recipe without efdmix"),
         ({"data": small_set(("art", "photo"))}, "art, cartoon, photo, sketch and art, photo"),
-        ({"data": small_set(classes=3)}, r"other data \(art/0: 10 before, now 7\)"),
-        ({"data": renamed()}, "names, sizes, labels or splits differ"),
-        ({"data": with_val("art", 3)}, r"other data \(art/val: 4 before, now 3\)"),
+        ({"data": small_set(classes=3)}, "numbers of pictures differ"),
+        ({"data": renamed()}, "names, labels or sizes differ"),
+        ({"data": with_val("art", 3)}, "sizes of splits differ"),
     ],
     ids=["settings", "recipe", "rows", "domains", "pictures", "names", "splits"],
 )
@@ -281,13 +281,6 @@ def test_domainbed_splits_depend_on_the_seed(trainer: Trainer, tmp_path: Path) -
     study = run(replace(RECIPE, protocol="domainbed", selections=("oracle",)), small_set(), tmp_path)
     assert not torch.equal(*(trainer.sets[at].splits["sketch"]["val"] for at in (0, -1)))
     assert {p.settings["data"] for p in study.plan} == {"noise, 20% held out by seed"}
-
-
-def test_the_oracle_needs_unseen_test_pictures(tmp_path: Path) -> None:
-    data = small_set()
-    data.splits["art"]["test"] = data.splits["art"]["val"]
-    with pytest.raises(ValueError, match="of art overlap"):
-        run(RECIPE, data, tmp_path / "out")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ TIMM = ("resnet10t", "mobilenetv2_050", "mobilenetv3_small_050", "convnext_atto"
 def test_features_are_what_the_classifier_maps_to_logits(name: str) -> None:
     pytest.importorskip("timm")
     model = build_backbone(name, 5).eval()
-    images = torch.randn(2, 3, 256, 128)[..., :: 1 + (name == "vgg16-gap")]  # the slowest row
+    images = torch.randn(2, 3, 256, 128)
     with torch.no_grad():
         features, logits = embedding(model, images)
         assert features.shape == (2, embedding_width(model))

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from efdm import EFDMix, active, domains_of_batch, mix_after, unmix
-from efdm.models.backbones import build_backbone
 from efdm.nn import FAMILIES, feature_layers, find_stage, stages_at, stages_of
 
 pytestmark = pytest.mark.slow
@@ -39,7 +38,6 @@ MODELS = {
     "cait_xxs24_224": ("timm", {"img_size": 32, "depth": 3}, 32),
     "xcit_nano_12_p16_224": ("timm", {"img_size": 32, "depth": 3}, 32),
     "convit_tiny": ("timm", {"img_size": 32, "depth": 4}, 32),
-    "vgg16-gap": ("efdm", {}, 32),
     # without a row: stages from timm's feature_info
     "regnetx_002": ("timm", {}, 64),
     "densenet121": ("timm", {"block_config": (2, 2, 2, 2)}, 64),
@@ -90,8 +88,6 @@ SMALL = {
 
 def build(name: str) -> nn.Module:
     library, arguments, _ = MODELS[name]
-    if library == "efdm":
-        return build_backbone(name, 4)
     if name == "vgg11":  # narrow, because the head of timm's VGG has 120 million parameters
         vgg = pytest.importorskip("timm.models.vgg")
         return vgg.VGG(cfg=[8, "M", 16, "M", 32, "M", 32, "M", 32, "M"], num_classes=4)
@@ -243,9 +239,8 @@ def test_stages_at_strides_4_8_and_16(name: str, arguments: dict, expected: tupl
     assert not any(m._forward_hooks for m in model.modules())
 
 
-def test_stages_at_of_torchvision_and_efdm() -> None:
+def test_stages_at_of_a_transformer() -> None:
     assert stages_at(build("vit_b_16")) == ()
-    assert stages_at(build("vgg16-gap")) == ("stage2", "stage3", "stage4")
 
 
 def test_a_family_without_presets_lists_its_modules() -> None:

@@ -40,7 +40,6 @@ def test_methods_are_the_baseline_and_the_feature_layers() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"method": "adain"}, "is called 'mixstyle' here"),
         ({"method": "efdmx"}, "method='efdmx' is not one of .*did you mean 'efdmix'"),
         ({"method": "efdmix", "options": {"p": 5}}, r"\bp\b.*5"),
         ({"method": "efdmix", "batch": 1}, "batch must be at least 2, got 1"),

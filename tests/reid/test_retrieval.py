@@ -3,7 +3,7 @@ import pytest
 import torch
 from retrieval import slow_rank
 
-from efdm.reid.retrieval import DISTANCES, Features, Ranking, full_precision, pairwise, rank, rank_distances
+from efdm.reid.retrieval import Features, Ranking, full_precision, pairwise, rank, rank_distances
 
 
 def random_case(
@@ -23,12 +23,11 @@ def assert_same(a: Ranking, b: Ranking, tolerance: float = 1e-12) -> None:
     torch.testing.assert_close(a.cmc, b.cmc, atol=tolerance, rtol=0)
 
 
-@pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("seed", range(20))
-def test_scores_follow_the_definition(seed: int, distance: str, device: torch.device) -> None:
+def test_scores_follow_the_definition(seed: int, device: torch.device) -> None:
     query, gallery = random_case(seed, device)
-    distances = pairwise(query.vectors, gallery.vectors, distance)
-    assert_same(rank(query, gallery, distance=distance), slow_rank(distances, query, gallery))
+    distances = pairwise(query.vectors, gallery.vectors)
+    assert_same(rank(query, gallery), slow_rank(distances, query, gallery))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -82,9 +81,9 @@ def test_queries_without_a_match_are_not_counted() -> None:
 @pytest.mark.parametrize("chunk", [1, 700, 10**9])
 def test_chunks_do_not_change_the_scores(chunk: int) -> None:
     query, gallery = random_case(1)
-    query, gallery = (Features(f.vectors.round(), f.people, f.cameras) for f in (query, gallery))  # exact products
-    expected = rank(query, gallery, distance="euclidean")
-    assert_same(rank(query, gallery, distance="euclidean", chunk=chunk), expected, 0)
+    # vectors of 16 signs have length 4, so their products are exact
+    query, gallery = (Features(f.vectors.sign(), f.people, f.cameras) for f in (query, gallery))
+    assert_same(rank(query, gallery, chunk=chunk), rank(query, gallery), 0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -116,8 +115,6 @@ def test_bad_input_is_refused() -> None:
         rank(query, Features(gallery.vectors[:, :8], gallery.people, gallery.cameras))
     with pytest.raises(ValueError, match="NaN"):
         rank(Features(query.vectors * torch.nan, query.people, query.cameras), gallery)
-    with pytest.raises(ValueError, match=r"'l1'.* 'cosine', 'euclidean'"):
-        rank(query, gallery, distance="l1")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"people must be integers \(40,\)"):
         Features(query.vectors, query.people[:3], query.cameras)
     with pytest.raises(ValueError, match=r"\(300, 40\)"):

@@ -11,7 +11,7 @@ from training import slim_vgg
 from efdm.models import VGG, build
 from efdm.models.weights import MissingWeights, checksum, save_encoder, save_network
 from efdm.progress import Progress, ignore
-from efdm.style.candidates import load_stylizer, network_candidate, optimizer_candidate
+from efdm.style.candidates import load_stylizer, network_candidate, optimizer_candidate, user_encoder
 from efdm.style.stylizer import Stylizer
 
 
@@ -53,12 +53,13 @@ def test_a_network_file_names_its_network_and_matcher(tmp_path: Path) -> None:
         load_stylizer("mine", tmp_path / "none.safetensors")
 
 
-def test_an_encoder_file_can_be_given_per_network(tmp_path: Path) -> None:
+def test_a_vgg_file_is_the_encoder_of_networks_whose_encoder_is_not_in_the_package(tmp_path: Path) -> None:
     file, encoder = tmp_path / "network.safetensors", tmp_path / "encoder.safetensors"
-    save_network(build("vgg19"), file, {"method": "efdm"})
-    made = VGG("vgg19")
+    save_network(build("vgg16"), file, {"method": "efdm"})
+    made = VGG("vgg16")
     save_encoder(made, encoder)
-    trained = load_stylizer("mine", file, encoders={"vgg19": encoder, "vgg16": tmp_path / "another"})
+    trained = load_stylizer("mine", file, vgg=encoder)
     found = trained.stylizer.network.stages[0].get_submodule("conv4_1").weight
     assert torch.allclose(found, made.get_submodule("conv4_1").weight, atol=1e-3)
     assert trained.weights == f"{checksum(file)[:12]}+{checksum(encoder)[:12]}"
+    assert user_encoder("vgg19", encoder) is None is user_encoder("small", encoder)

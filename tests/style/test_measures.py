@@ -7,8 +7,6 @@ import pytest
 import torch
 from training import slim_vgg
 
-from efdm.models.alexnet import AlexNet, load_alexnet
-from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD
 from efdm.models.weights import MissingWeights, find
 from efdm.ops import ChannelStats, adain, efdm
 from efdm.style import measures
@@ -32,7 +30,6 @@ def test_lpips_weights_the_differences_of_unit_vectors() -> None:
     heads = [torch.tensor([1.0, 10.0])]
     assert lpips([a], [b], heads).item() == pytest.approx(0.36 + 10 * 0.04, rel=1e-5)
     assert lpips([a], [5 * a], heads).item() == pytest.approx(0, abs=1e-9)
-    assert measures.feature_distance([a, a], [b, a]).item() == pytest.approx((0.36 + 0.04) / 2, rel=1e-5)
 
 
 def test_positions_without_activations_are_allowed() -> None:
@@ -44,9 +41,8 @@ def test_positions_without_activations_are_allowed() -> None:
 def test_heads_are_read_without_importing_lpips() -> None:
     if importlib.util.find_spec("lpips") is None:
         pytest.skip("lpips is not installed")
-    assert [len(h) for h in lpips_heads("vgg16")] == [64, 128, 256, 512, 512]
-    assert [len(h) for h in lpips_heads("alexnet")] == [64, 192, 384, 256, 256]
-    assert all((h >= 0).all() for h in lpips_heads("vgg16"))
+    assert [len(h) for h in lpips_heads()] == [64, 128, 256, 512, 512]
+    assert all((h >= 0).all() for h in lpips_heads())
     assert "lpips" not in sys.modules
 
 
@@ -133,7 +129,7 @@ def test_a_constant_style_gives_nan() -> None:
 def test_equal_images_have_zero_distance(metrics: Metrics) -> None:
     content, style = metrics.extract(pictures(2)), metrics.extract(pictures(2))
     same, styled = metrics.measure(content, content, style), metrics.measure(style, content, style)
-    assert tuple(same) == metrics.names
+    assert tuple(same) == measures.NAMES
     assert all(v.shape == (2,) for v in same.values())
     assert same["lpips"].abs().max() == 0
     assert same["edge_ssim"].min() == pytest.approx(1)
@@ -149,54 +145,10 @@ def test_images_of_a_batch_are_measured_separately(metrics: Metrics) -> None:
         assert values[1].item() == pytest.approx(alone[name].item(), rel=1e-3, abs=1e-5), name
 
 
-def test_feature_distance_replaces_lpips_without_heads(metrics: Metrics) -> None:
-    plain = Metrics(metrics.vgg)
-    output, content = plain.extract(pictures(1)), plain.extract(pictures(1))
-    found = plain.measure(output, content, content)
-    assert "lpips" not in found
-    assert found["feature_distance"].item() > 0
-    assert tuple(found) == plain.names
+def test_pictures_of_different_sizes_are_refused(metrics: Metrics) -> None:
+    content = metrics.extract(pictures(1))
     with pytest.raises(ValueError, match="same shape"):
-        plain.measure(plain.extract(pictures(1, 48, 48)), content, content)
-
-
-def alexnet_state() -> dict[str, torch.Tensor]:
-    return dict(AlexNet().state_dict())
-
-
-def test_alexnet_equals_torchvision() -> None:
-    models = pytest.importorskip("torchvision.models")
-    with torch.device("meta"):  # the classifier takes long to initialize
-        features = models.alexnet().features
-    theirs = features.to_empty(device="cpu")
-    theirs.load_state_dict({k: torch.randn(v.shape) / v[0].numel() ** 0.5 for k, v in theirs.state_dict().items()})
-    ours = load_alexnet({f"features.{k}": v for k, v in theirs.state_dict().items()})
-    images = torch.rand(1, 3, 67, 80)
-    mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
-    x, wanted = (images - mean) / std, []
-    with torch.no_grad():
-        for layer in theirs[:12]:
-            x = layer(x)
-            if isinstance(layer, torch.nn.ReLU):
-                wanted.append(x.clone())
-        found = ours.taps(images)
-    assert len(found) == len(wanted) == 5
-    assert all(torch.allclose(f, w, atol=1e-5) for f, w in zip(found, wanted, strict=True))
-
-
-def test_a_wrong_alexnet_checkpoint_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"features.3.bias has shape \(7,\)"):
-        load_alexnet({**alexnet_state(), "features.3.bias": torch.zeros(7)})
-
-
-def test_metrics_with_two_networks(metrics: Metrics) -> None:
-    both = Metrics(
-        metrics.vgg, metrics.heads, load_alexnet(alexnet_state()), [torch.rand(n) for n in (64, 192, 384, 256, 256)]
-    )
-    content = both.extract(pictures(1))
-    found = both.measure(both.extract(pictures(1)), content, content)
-    assert found["lpips_alexnet"].item() > 0 == both.measure(content, content, content)["lpips_alexnet"].item()
-    assert tuple(found) == both.names
+        metrics.measure(metrics.extract(pictures(1, 48, 48)), content, content)
 
 
 def test_lpips_grows_with_noise() -> None:

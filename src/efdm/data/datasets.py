@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,8 @@ from efdm.text import first_few
 
 DIGITS, PACS = "digits", "pacs"
 SHA256 = "pictures_sha256"
-DESCRIPTION = ("pictures", "splits", SHA256)  # entries of `describe`
+# entries of `describe`, and what they describe
+DESCRIPTION = {"pictures": "numbers of pictures", "splits": "sizes of splits", SHA256: "names, labels or sizes"}
 UNCHECKED = (
     "the domains are those of PACS, but they are read like any folder, with a random split and without a check that the "
     "copy is complete; recipes for PACS (in Python, load_pacs) read the official lists"
@@ -101,25 +102,7 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: str | 
 
     Entries missing from either description are not compared, because older folders hold only counts.
     """
-    for entry in DESCRIPTION:
+    for entry, what in DESCRIPTION.items():
         if entry in before and entry in now and before[entry] != now[entry]:
-            what = "names, sizes, labels or splits differ" if entry == SHA256 else _difference(before[entry], now[entry])
-            message = f"{folder} was started with other data ({what}); use the same data or choose another folder"
+            message = f"{folder} was started with other data ({what} differ); use the same data or choose another folder"
             raise RunFolderError(message, folder, "other data")
-
-
-def _difference(before: Any, now: Any) -> str:
-    """Return the first entry in which two nested counts differ, such as ``photo/dog: 3 before, now 2``."""
-    first, second = Counter(dict(_flatten(before))), Counter(dict(_flatten(now)))
-    for path in first | second:
-        if first[path] != second[path]:
-            return f"{path}: {first[path]} before, now {second[path]}"
-    return "only in classes without pictures"
-
-
-def _flatten(counts: Any, path: str = "") -> Iterator[tuple[str, int]]:
-    if not isinstance(counts, Mapping):
-        yield path, counts
-        return
-    for name, inner in counts.items():
-        yield from _flatten(inner, f"{path}/{name}" if path else name)

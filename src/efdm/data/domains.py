@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, default_collate
 
 from efdm.data.folders import Skipped
 from efdm.data.images import PictureError, StrPath
-from efdm.data.layouts import SPLITS, Item, Split, assign, by_lists, empty_folders, find_items
+from efdm.data.layouts import SPLITS, Item, Split, assign, by_lists, find_items
 from efdm.data.loading import check_rows, digest, read_images, read_resized
 from efdm.data.memory import STREAM, check_memory
 from efdm.errors import SettingError
@@ -90,9 +90,9 @@ class DomainSet:
 
     ``names``, ``classes`` and ``domain_names`` are the names of pictures, labels and domains. ``images`` is a tensor, or a
     `StreamedImages` that reads pictures when it is indexed.
-    ``splits[domain][split]`` are sorted indices. "train" and "val" are disjoint; "test" is the whole domain unless the
-    source has an official test split. ``skipped`` lists (name, reason) of pictures that are not in the set; ``notes`` are
-    warnings about the source.
+    ``splits[domain][split]`` are sorted indices. "train" and "val" are disjoint; "test" is the whole domain, or an
+    official test split without pictures of the others. ``skipped`` lists (name, reason) of pictures that are not in the
+    set; ``notes`` are warnings about the source.
     """
 
     images: Tensor | StreamedImages
@@ -200,11 +200,10 @@ def load_domains(
     for domain in domains or ():
         check_choice("domains", domain, sorted({item.domain for item in items}))
     items = [item for item in items if domains is None or item.domain in domains]
-    notes = empty_folders(items)
     listed, unlisted = (items, []) if isinstance(split, Mapping) else by_lists(items)
     items = assign(listed, split, seed)
     data = decode_items(items, size=size, storage=storage, workers=workers, progress=progress)
-    return replace(data, skipped=[*outside, *unlisted, *data.skipped], notes=notes)
+    return replace(data, skipped=[*outside, *unlisted, *data.skipped])
 
 
 def decode_items(

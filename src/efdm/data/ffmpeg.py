@@ -21,7 +21,7 @@ DEEP: dict[str, tuple[str, dict[str, str]]] = {"PNG": ("be", {}), "TIFF": ("le",
 
 def load_av() -> Any:
     """Return the module ``av`` with FFmpeg's own log switched off."""
-    with requires("video"):
+    with requires("style"):
         import av
     av.logging.set_level(None)
     return av

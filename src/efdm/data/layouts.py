@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from efdm.data.folders import Skipped, Source, find_pictures, is_hidden, list_paths, names_in
+from efdm.data.folders import Skipped, Source, find_pictures, list_paths, names_in
 from efdm.data.images import PictureError, StrPath
-from efdm.data.picture_formats import READABLE
 from efdm.ops.choices import check_choice
 from efdm.text import first_few, plural
 
@@ -114,29 +113,6 @@ def _without_duplicates(items: list[Item]) -> list[Item]:
             folder_names = ", ".join(f"{domain}/{split or 'class'}" for split in sorted(splits))
             raise PictureError(f"found {folder_names}, but no folder of training pictures only; {LAYOUT}")
     return [i for i in items if ("train" in folders[i.domain]) != (i.folder in ("", "whole"))]
-
-
-def empty_folders(items: Sequence[Item]) -> list[str]:
-    """Return a warning for each class or split folder without pictures, and raise if a domain has none.
-
-    An empty folder often means a failed copy. Zips are not checked, because most of them store no folders.
-    """
-    files = [item for item in items if item.source.member is None]
-    classes = {item.source.path.parent for item in files}
-    domains = {item.source.path.parents[2 if item.folder else 1] for item in files}
-    # if a source is itself a domain, its siblings are not part of the set
-    roots = {i.source.path.parents[3 if i.folder else 2] for i in files if i.source.name.count("/") > 1}
-    filled = {parent for folder in classes for parent in (folder, *folder.parents)}
-
-    def without(endings: tuple[str, ...], parents: Iterable[Path]) -> list[Path]:
-        children = sorted(child for parent in parents for child in parent.iterdir() if child.is_dir())
-        visible = [child for child in children if child not in filled and not is_hidden(child.name)]
-        return [c for c in visible if not any(f.is_file() and f.name.lower().endswith(endings) for f in c.rglob("*"))]
-
-    if lost := without(("",), roots):
-        raise PictureError(f"no pictures in {first_few(list(map(str, lost)))}; copy that domain again, or remove its folder")
-    empty = without(READABLE, {folder.parent for folder in classes} | domains)
-    return [f"{folder} holds no pictures; check that it was copied completely" for folder in empty]
 
 
 def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], Skipped]:

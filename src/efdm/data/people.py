@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -121,7 +120,6 @@ def read_people(
     *,
     size: tuple[int, int] = (256, 128),
     split: int = 0,
-    damaged: Literal["raise", "skip"] = "raise",
     progress: Report = ignore,
 ) -> PersonSet:
     """Read a set for re-identification from a folder or zip.
@@ -129,23 +127,19 @@ def read_people(
     ``layout`` is a row of `efdm.data.people_layouts`, by default the one that fits the file names. Pictures are resized to
     ``size`` (height, width) without keeping their aspect ratio. ``split`` selects one of several published splits, such as
     the ten of GRID. Pictures of a set without a published split, or without the file that gives it, are "train". An
-    incomplete copy is reported in ``notes``. Damaged pictures raise `PictureError`, or are skipped and reported with
-    ``damaged="skip"``.
+    incomplete copy is reported in ``notes``, and damaged pictures raise `PictureError`.
     """
     if min(size) < 1:
         raise SettingError(f"size must be a height and a width of at least 1 pixel, got {tuple(size)}", "size")
-    check_choice("damaged", damaged, ("raise", "skip"))
     listing = find_people(path, layout, split)
     name = Path(path).absolute().name.removesuffix(".zip") if listing.layout in UNNAMED else listing.layout
     data = read_shots(name, listing.shots, size, progress)
-    if data.skipped and damaged == "raise":
+    if data.skipped:
         reasons = first_few([reason for _, reason in data.skipped], 5)
         message = f"{path}: {len(data.skipped)} of {plural(len(listing.shots), 'picture')} cannot be read: {reasons}"
-        raise PictureError(f"{message}; replace them or choose damaged='skip'", "damaged")
-    reports = {"damaged": [name for name, _ in data.skipped], "the same for different people": _identical_pictures(data)}
-    notes = [f"{plural(len(names), 'picture')} {what}: {first_few(names)}" for what, names in reports.items() if names]
+        raise PictureError(f"{message}; replace or delete them")
     incomplete = missing(listing.layout, {split: len(at) for split, at in data.splits.items()})
-    return replace(data, skipped=[*listing.skipped, *data.skipped], notes=[*listing.notes, *incomplete, *notes])
+    return replace(data, skipped=listing.skipped, notes=[*listing.notes, *incomplete])
 
 
 def read_shots(name: str, shots: Sequence[Shot], size: tuple[int, int], progress: Report = ignore) -> PersonSet:
@@ -161,11 +155,3 @@ def read_shots(name: str, shots: Sequence[Shot], size: tuple[int, int], progress
         sources=torch.zeros(len(read), dtype=torch.int64),
         skipped=skipped,
     )
-
-
-def _identical_pictures(data: PersonSet) -> list[str]:
-    """Return the pairs of equal pictures that are of different people. CUHK01 has two."""
-    first: dict[int, int] = {}  # hash of the pixels -> index
-    pairs = [(first.setdefault(hash(image.numpy().tobytes()), i), i) for i, image in enumerate(data.images)]
-    people = data.people.tolist()
-    return [f"{data.names[a]} and {data.names[b]}" for a, b in pairs if people[a] != people[b]]

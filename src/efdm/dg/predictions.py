@@ -1,15 +1,13 @@
-"""Predict the classes of picture files and write the predictions as CSV or JSON."""
+"""Predict the classes of picture files and write the predictions as CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Literal
 
 from efdm.data import PictureError, find_pictures
 from efdm.data.domains import decode_items
@@ -22,7 +20,6 @@ from efdm.progress import Progress, Report, ignore
 from efdm.text import first_few
 
 Labels = Literal["none", "folders"]
-Columns = Literal["top", "all"]
 CHUNK = 512  # pictures in memory
 
 
@@ -53,20 +50,12 @@ class Predictions:
     train_domains: list[str]
     labels: Labels
 
-    def accuracy(self, by: Literal["domain", "label"]) -> dict[str, tuple[int, int]]:
-        """Return (correct, total) for every domain or true class."""
-        return {name: correct_and_total(group) for name, group in self._grouped(by).items()}
-
-    def confusion(self) -> dict[str, dict[str, int]]:
-        """Return the confusion matrix: how often each class was predicted for each true class."""
-        groups = self._grouped("label").items()
-        return {label: dict(Counter(p.label for p in group).most_common()) for label, group in groups}
-
-    def _grouped(self, by: Literal["domain", "label"]) -> dict[str, list[Prediction]]:
+    def accuracy(self) -> dict[str, tuple[int, int]]:
+        """Return (correct, total) for every domain."""
         groups: dict[str, list[Prediction]] = {}
         for prediction in self.found:
-            groups.setdefault(getattr(prediction.item, by), []).append(prediction)
-        return groups
+            groups.setdefault(prediction.item.domain, []).append(prediction)
+        return {domain: correct_and_total(group) for domain, group in groups.items()}
 
 
 def correct_and_total(predictions: Sequence[Prediction]) -> tuple[int, int]:
@@ -121,50 +110,20 @@ def _find_items(source: Path, *, prefixed: bool) -> Iterator[Item]:
 
 
 def check_path(path: Path) -> None:
-    """Raise `SettingError` unless the file extension is one of `WRITERS`."""
-    if path.suffix.lower() not in WRITERS:
-        raise SettingError(f"{path} must end in one of {', '.join(WRITERS)}", "out")
+    """Raise `SettingError` unless the file is a CSV file."""
+    if path.suffix.lower() != ".csv":
+        raise SettingError(f"{path} must end in .csv", "out")
 
 
-def save_predictions(predictions: Predictions, path: Path, *, columns: Columns = "top") -> None:
-    """Write CSV or JSON, chosen by the file extension. ``columns="all"`` adds the probability of every class.
-
-    JSON also holds the accuracy per domain and class and the confusion matrix, if the labels are known.
-    """
+def save_predictions(predictions: Predictions, path: Path) -> None:
+    """Write CSV with the class and the probability of every class, and the true class and domain if they are known."""
     check_path(path)
-    rows = [_row(p, predictions, columns) for p in predictions.found]
-    write_bytes(path, WRITERS[path.suffix.lower()](predictions, rows).encode())
-
-
-def _row(p: Prediction, predictions: Predictions, columns: Columns) -> dict[str, Any]:
-    row: dict[str, Any] = {"picture": p.item.name, "class": p.label, "probability": round(p.probability, 4)}
-    if predictions.labels == "folders":
-        row |= {"label": p.item.label, "domain": p.item.domain}
-    if columns == "all":
-        row["probabilities"] = dict(zip(predictions.classes, (round(value, 4) for value in p.probabilities), strict=True))
-    return row
-
-
-def _csv(predictions: Predictions, rows: list[dict[str, Any]]) -> str:
-    for row in rows:
-        row |= {f"p_{name}": value for name, value in row.pop("probabilities", {}).items()}
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
-
-
-def _json(predictions: Predictions, rows: list[dict[str, Any]]) -> str:
-    content: dict[str, Any] = {"classes": predictions.classes, "train_domains": predictions.train_domains}
-    if predictions.labels == "folders":
-        content["accuracy"] = {
-            "all": correct_and_total(predictions.found),
-            "domains": predictions.accuracy("domain"),
-            "classes": predictions.accuracy("label"),
-        }
-        content["confusion"] = predictions.confusion()
-    return json.dumps(content | {"predictions": rows}, indent=1) + "\n"
-
-
-WRITERS: Mapping[str, Callable[[Predictions, list[dict[str, Any]]], str]] = {".csv": _csv, ".json": _json}
+    writer = csv.writer(out, lineterminator="\n")
+    truth = ["label", "domain"] if predictions.labels == "folders" else []
+    writer.writerow(["picture", "class", "probability", *truth, *(f"p_{name}" for name in predictions.classes)])
+    for p in predictions.found:
+        known = [getattr(p.item, name) for name in truth]
+        numbers = [f"{value:.4f}" for value in (p.probability, *p.probabilities)]
+        writer.writerow([p.item.name, p.label, numbers[0], *known, *numbers[1:]])
+    write_bytes(path, out.getvalue().encode())

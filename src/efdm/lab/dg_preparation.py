@@ -23,8 +23,8 @@ from efdm.lab.recipe import Recipe, load_recipe
 from efdm.lab.sweep import check_sources, load_data
 from efdm.lab.tasks import TASKS
 from efdm.models.backbones import BACKBONES
+from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
-from efdm.recognition.methods import check_method
 from efdm.training.files import write_json
 from efdm.training.fit import check_same_data
 from efdm.training.folder import ENVIRONMENT
@@ -91,7 +91,7 @@ def prepare_classifier(
         return settings, None if finished else load(**used, storage=storage, progress=progress)
     known = {**default_settings(dataset, changes.get("backbone")), **changes}
     known |= device_settings(known)
-    check_method("method", known["method"], METHODS)
+    check_choice("method", known["method"], METHODS)
     known |= {"data": dataset if dataset == DIGITS else ", ".join(source.resolve().name for source in sources)}
     listing = list_domains(dataset, sources)
     check_classes(listing)

@@ -15,7 +15,6 @@ from efdm.lab.recipe import Recipe
 from efdm.lab.selection import SELECTIONS
 from efdm.lab.tasks import FIXED
 from efdm.ops.choices import check_choice
-from efdm.recognition.methods import check_method
 from efdm.recognition.settings import RecognitionSettings, identity, resolved
 from efdm.training.settings import public
 
@@ -55,7 +54,7 @@ def expand(
     recipe, column, row, grid, ``changes``.
     """
     for row in methods or ():
-        check_method("methods", row, recipe.rows)
+        check_choice("methods", row, recipe.rows)
     for column in columns or ():
         check_choice("domains", column, domains)
     for column in recipe.columns:

@@ -119,20 +119,6 @@ def published_split(data: Any, seed: int) -> Any:
         raise SettingError(f"seed {seed}: {error}", "seeds") from error
 
 
-def check_unseen(data: DomainSet) -> None:
-    """Raise unless "test" is the whole domain or disjoint from "val".
-
-    Otherwise the counts of the two splits do not determine the accuracy on pictures outside the oracle's validation split.
-    """
-    for domain in data.domain_names:
-        parts = data.splits[domain]
-        if domain in data.official_test and torch.isin(parts["val"], parts["test"]).any():
-            raise ValueError(
-                f"the splits 'val' and 'test' of {domain} overlap, and 'test' is not the whole domain, so the oracle cannot "
-                "be scored on unseen pictures; make the splits disjoint, or remove 'oracle' from the recipe's selections"
-            )
-
-
 PROTOCOLS: Mapping[str, Protocol] = {
     "leave-one-out": Protocol("train on all domains but one, test on that one", leave_out, "test"),
     "single-source": Protocol(

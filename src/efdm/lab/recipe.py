@@ -24,7 +24,6 @@ from efdm.lab.published import Published
 from efdm.lab.selection import STDS
 from efdm.lab.tasks import TASKS, LabTask
 from efdm.ops.choices import check_choice
-from efdm.recognition.methods import check_method
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 DOCSTRING_FIELDS = ("claim", "command", "time", "expected", "runs")  # each starts a line of every recipe's docstring
@@ -111,7 +110,7 @@ class Recipe:
         if self.grid and self.draws:
             raise SettingError("a recipe has a grid or draws, not both", ("grid", "draws"))
         for row, changes in self.rows.items():
-            check_method("method", changes.get("method", row), self.task_row.methods)
+            check_choice("method", changes.get("method", row), self.task_row.methods)
         in_grid = [{name: value} for name, values in self.grid.items() for value in values]
         for changes in (self.settings, *in_grid, *self.rows.values(), *self.columns.values()):
             self.task_row.check_changes(changes)

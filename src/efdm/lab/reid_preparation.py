@@ -12,7 +12,6 @@ from efdm.lab.preparation import METHOD, check_run_folder, choose_stages, device
 from efdm.lab.recipe import Recipe
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
-from efdm.recognition.methods import check_method
 from efdm.reid import PersonSets, Settings, read_sets
 from efdm.reid.protocols import default_protocol, make_trials, write_trials
 from efdm.reid.settings import METHODS
@@ -85,7 +84,7 @@ def prepare_embedder(
         settings = resumed(Settings, out, changes)
         return settings, None if finished else read_sets(paths, size=settings.size, **reading)
     method = changes.get("method", METHOD)
-    check_method("method", method, METHODS)
+    check_choice("method", method, METHODS)
     known: dict[str, Any] = {"batches": METHODS[method].batches, "method": method, **changes}
     name = ", ".join([*paths, *([f"split {split}"] if split else [])])
     known |= {"data": name, "train_domains": tuple(train), "test_domains": tuple(test), **device_settings(known)}

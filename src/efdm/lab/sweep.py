@@ -23,7 +23,6 @@ from efdm.dg.settings import Settings
 from efdm.errors import DivergedError, SettingError
 from efdm.lab.folder import RECIPE, RUNS, Study, check_sweep_folder, read_study, start_study
 from efdm.lab.plan import expand
-from efdm.lab.protocols import check_unseen
 from efdm.lab.recipe import Recipe
 from efdm.lab.records import RECORDS, append_records
 from efdm.lab.selection import SELECTIONS, VALIDATION
@@ -165,8 +164,6 @@ def _check_runs(recipe: Recipe, runs: Runs, data: Any) -> None:
     """Raise for problems that would stop a sweep midway or prevent its tables."""
     if recipe.protocol_row.split is None:
         _check_val(recipe, runs, data)
-        if any(SELECTIONS[name].uses == "test" for name in recipe.selections):
-            check_unseen(data)
     for same, pictures in _by_splits(recipe, runs, data):
         for settings in same:
             settings.check()

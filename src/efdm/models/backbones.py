@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,7 @@ from torch import Tensor, nn
 from efdm.errors import SettingError, requires
 from efdm.models.compat import allow_torchvision
 from efdm.models.osnet import OSNet
-from efdm.models.state_dicts import load_state, naming_file, rename_layers
-from efdm.models.vgg import CLASSIFIERS, CONVS_PER_BLOCK, WIDTHS, numbered_convs
+from efdm.models.state_dicts import load_state, naming_file
 from efdm.models.weights import MissingWeights, checksum, find_file, folders, read
 from efdm.text import suggest
 
@@ -27,15 +25,23 @@ TIMEOUT = 5  # seconds to wait for the Hugging Face hub
 PREFIXES = ("module.", "model.", "backbone.")  # added to keys by wrappers
 
 
-class _Staged(nn.Module):
-    """Stages, global average pooling and a linear layer."""
+class Tiny(nn.Module):
+    """Three stages of two convolutions for images of about 32 x 32 pixels. Trains in seconds on one CPU core."""
 
-    def __init__(self, stages: Sequence[Sequence[nn.Module]], width: int, classes: int) -> None:
+    stage_names = ("stage1", "stage2", "stage3")
+
+    def __init__(self, classes: int) -> None:
         super().__init__()
-        self.stage_names = tuple(f"stage{number}" for number, _ in enumerate(stages, 1))
-        for name, layers in zip(self.stage_names, stages, strict=True):
+        inputs = 3
+        # multiples of 16; on a CPU, widths of 12 and 24 take nearly as long
+        for name, width in zip(self.stage_names, (16, 32, 64), strict=True):
+            layers: list[nn.Module] = []
+            for stride in (2, 1):
+                conv = nn.Conv2d(inputs, width, 3, stride, 1, bias=False)
+                layers += [conv, nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+                inputs = width
             self.add_module(name, nn.Sequential(*layers))
-        self.classifier = nn.Linear(width, classes)
+        self.classifier = nn.Linear(inputs, classes)
 
     def forward(self, images: Tensor) -> Tensor:
         features = images
@@ -44,59 +50,14 @@ class _Staged(nn.Module):
         return self.classifier(features.mean((2, 3)))
 
 
-class Tiny(_Staged):
-    """Three stages of two convolutions for images of about 32 x 32 pixels. Trains in seconds on one CPU core."""
-
-    def __init__(self, classes: int) -> None:
-        stages, inputs = list[list[nn.Module]](), 3
-        for width in (16, 32, 64):  # multiples of 16; on a CPU, widths of 12 and 24 take nearly as long
-            stages.append([])
-            for stride in (2, 1):
-                conv = nn.Conv2d(inputs, width, 3, stride, 1, bias=False)
-                stages[-1] += [conv, nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
-                inputs = width
-        super().__init__(stages, inputs, classes)
-
-
-class PlainVGG(_Staged):
-    """The convolutions of VGG-16 and one linear layer, for ImageNet-normalized images.
-
-    The linear layer replaces VGG's own classifier, which has more weights than all convolutions and is rarely published
-    separately. Every stage ends with its pooling, as in timm's feature presets for VGG.
-    """
-
-    def __init__(self, classes: int) -> None:
-        stages, inputs = list[list[nn.Module]](), 3
-        for convs, width in zip(CONVS_PER_BLOCK["vgg16"], WIDTHS, strict=True):
-            stages.append([])
-            for _ in range(convs):
-                conv = nn.Conv2d(inputs, width, 3, padding=1)
-                # with torch's default initialization, activations vanish over thirteen layers
-                nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
-                nn.init.zeros_(conv.bias)  # type: ignore[arg-type]
-                stages[-1] += [conv, nn.ReLU(inplace=True)]
-                inputs = width
-            stages[-1].append(nn.MaxPool2d(2))
-        super().__init__(stages, inputs, classes)
-
-
-def _features_to_stages(state: State) -> State:
-    """Rename ``features.N`` of torchvision and timm to the stages of `PlainVGG`, and drop their classifiers."""
-    if not any(key.startswith("features.") for key in state):
-        return state
-    # every second position is a ReLU
-    names = {f"features.{n}": f"stage{c[4]}.{2 * (int(c[6]) - 1)}" for n, c in numbered_convs("vgg16").items()}
-    return rename_layers({k: v for k, v in state.items() if not k.startswith(CLASSIFIERS)}, names)
-
-
-def resnet50_v1(classes: int, **options: Any) -> nn.Module:
+def resnet50_v1(classes: int) -> nn.Module:
     """Return timm's ResNet-50 in its first version: the first 1x1 convolution of layer2, layer3 and layer4 has the stride.
 
     Caffe's ResNets and those of the original paper are of this version. timm and torchvision have the stride in the 3x3
     convolution ("version 1.5"). The parameters have equal names and shapes, so a checkpoint of the other version loads
     without an error and gives wrong features.
     """
-    model = _create_timm("resnet50", classes, **options)
+    model = _create_timm("resnet50", classes)
     for name in ("layer2", "layer3", "layer4"):
         block: Any = model.get_submodule(f"{name}.0")
         block.conv1.stride, block.conv2.stride = block.conv2.stride, block.conv1.stride
@@ -109,18 +70,15 @@ class Backbone:
 
     about: str
     build: Callable[[int], nn.Module]
-    rename: Callable[[State], State] = lambda state: state  # converts checkpoints of other libraries
 
 
 BACKBONES: Mapping[str, Backbone] = {
     "tiny": Backbone("six convolutions, for digits of 32 x 32 pixels", Tiny),
-    "vgg16-gap": Backbone("the convolutions of VGG-16 and one linear layer", PlainVGG, _features_to_stages),
     "resnet50_v1": Backbone("ResNet-50 with the stride in the first 1x1 convolution, as in Caffe", resnet50_v1),
     # one slope per layer, torch's default; the paper gives no other
     "resnet18_prelu": Backbone(
         "timm's resnet18 with PReLU instead of ReLU", lambda classes: _create_timm("resnet18", classes, act_layer="prelu")
     ),
-    "resnet50_v1_prelu": Backbone("resnet50_v1 with PReLU instead of ReLU", partial(resnet50_v1, act_layer="prelu")),
     "osnet_x1_0": Backbone("OSNet for re-identification, 2.2 M parameters", OSNet),
     "osnet_x0_5": Backbone("OSNet with half the channels, 0.6 M parameters", lambda classes: OSNet(classes, 0.5)),
     "osnet_x0_25": Backbone("OSNet with a quarter of the channels, 0.2 M parameters", lambda classes: OSNet(classes, 0.25)),
@@ -164,7 +122,7 @@ def build_backbone(name: str, classes: int, *, weights: str | os.PathLike[str] =
             raise MissingWeights(f"{wrong}; weights must be 'random', 'timm' or the path of a checkpoint", "weights")
         state = _strip_prefixes(read(file), model.state_dict())
         with naming_file(file, "weights", "backbone"):
-            _load(model, name, state if row is None else row.rename(state))
+            _load(model, name, state)
     return model
 
 

@@ -71,11 +71,6 @@ WEIGHTS: Mapping[str, Weight] = {
         "https://download.pytorch.org/models/vgg16-397923af.pth", "BSD-3-Clause (torchvision)", "397923af",
         argument="vgg",
     ),
-    "alexnet": Weight(
-        "AlexNet, ImageNet, for a second LPIPS", ("alexnet-owt-7be5be79.pth", "alexnet_features.fp16.safetensors"),
-        "https://download.pytorch.org/models/alexnet-owt-7be5be79.pth", "BSD-3-Clause (torchvision)", "7be5be79",
-        argument="alexnet",
-    ),
     "vgg19": Weight(
         "VGG-19, ImageNet", ("vgg19-dcbb9e9d.pth", "vgg19.safetensors"),
         "https://download.pytorch.org/models/vgg19-dcbb9e9d.pth", "BSD-3-Clause (torchvision)", "dcbb9e9d",

@@ -101,7 +101,6 @@ FAMILIES: Mapping[tuple[str, str], Family] = {
     ("timm", "Cait"): Family(_children("blocks"), -1),
     ("timm", "Xcit"): Family(_children("blocks"), -1),
     ("timm", "ConVit"): Family(_children("blocks"), -1),
-    ("efdm", "PlainVGG"): Family(_named("stage1", "stage2", "stage3", "stage4", "stage5")),
 }  # fmt: skip
 
 

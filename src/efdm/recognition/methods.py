@@ -6,7 +6,7 @@ these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal, NamedTuple
@@ -20,12 +20,6 @@ from efdm.ops.choices import check_choice
 Sampler = Literal["uniform", "domains"]
 Change = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of images and targets
 Penalty = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # of features, logits, targets and domains
-
-# names used in the papers and in `MATCHERS`; records contain only the names of rows
-OTHER_NAMES: Mapping[str, str] = {
-    "adain": "mixstyle", "efdm": "efdmix", "efdmix-fast": "efdmix", "histogram-matching": "hm",
-    "baseline": "erm", "vanilla": "erm", "deepall": "erm",
-}  # fmt: skip
 
 # pairing -> smallest and largest number of domains in a batch; "halves": each half of a batch is one domain
 DOMAINS: Mapping[Pairing, tuple[int, float]] = {
@@ -84,18 +78,9 @@ LAYER_METHODS: Mapping[str, Method] = {
 }  # fmt: skip
 
 
-def check_method(argument: str, value: str, rows: Collection[str]) -> None:
-    """Raise a ValueError unless ``value`` is one of ``rows``. The message suggests the row for a known synonym."""
-    spelled = value.lower().replace("_", "-").replace(" ", "-")
-    row = OTHER_NAMES.get(spelled, spelled)
-    if value not in rows and row in rows:
-        raise ValueError(f"{argument}={value!r} is called {row!r} here")
-    check_choice(argument, value, rows)
-
-
 def options_of(method: str, changes: Mapping[str, Any], rows: Mapping[str, Method]) -> dict[str, Any]:
     """Return all options of a method: its defaults, overridden by ``changes``."""
-    check_method("method", method, rows)
+    check_choice("method", method, rows)
     defaults = rows[method].options
     for name in changes:
         if name not in defaults:

@@ -78,9 +78,10 @@ def train_in_processes(
     On Ctrl-C and SIGTERM every process saves its run.
     """
     context = multiprocessing.get_context("spawn")  # a forked process would inherit locks of threads it does not have
-    messages, lanes = context.Queue(), min(lanes, len(runs))
+    messages, stop, lanes = context.Queue(), context.Event(), min(lanes, len(runs))
     shares = [list(runs[lane::lanes]) for lane in range(lanes)]
-    workers = [context.Process(target=_run_worker, args=(task, share, data, folder, lanes, messages)) for share in shares]
+    arguments = (data, folder, lanes, messages, stop)
+    workers = [context.Process(target=_run_worker, args=(task, share, *arguments)) for share in shares]
     by_name = {identity(settings): settings for settings in runs}
 
     def load(name: str) -> None:
@@ -88,21 +89,19 @@ def train_in_processes(
 
     with stoppable():
         try:
-            before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited: a worker that is importing ignores Ctrl-C
+            before = {number: signal.signal(number, signal.SIG_IGN) for number in STOPS}  # workers inherit this
             try:
                 for worker in workers:
                     worker.start()
             finally:
-                signal.signal(signal.SIGINT, before)
+                for number, handler in before.items():
+                    signal.signal(number, handler)
             diverged = _listen(workers, messages, progress, load)
-        except BaseException:
-            while alive := [worker for worker in workers if worker.is_alive()]:
-                for pid in (worker.pid for worker in alive if worker.pid is not None):
-                    os.kill(pid, signal.SIGINT)  # repeatedly, because a worker that is importing ignores it
-                alive[0].join(POLL)
-            raise
-        for worker in workers:
-            worker.join()
+        finally:
+            stop.set()
+            for worker in workers:
+                if worker.pid is not None:
+                    worker.join()
     raise_diverged(diverged, len(runs))
 
 
@@ -130,45 +129,30 @@ def _listen(workers: Sequence[Any], messages: Any, progress: Report, finished: C
     return diverged
 
 
-def _run_worker(task: Any, runs: Sequence[RecognitionSettings], data: Any, folder: Path, lanes: int, messages: Any) -> None:
-    """Train runs one after the other and send messages to the parent.
+def _run_worker(
+    task: Any, runs: Sequence[RecognitionSettings], data: Any, folder: Path, lanes: int, messages: Any, stop: Any
+) -> None:
+    """Train runs one after the other and send messages to the parent, until ``stop`` is set.
 
     Messages are progress reports, the name or the DivergedError of each finished run, and finally None or an error.
     """
-
-    def interrupt(*_: object) -> None:
-        _handle_stops(signal.SIG_IGN)  # a second Ctrl-C must not interrupt saving
-        raise KeyboardInterrupt
-
-    def report(message: object) -> None:
-        parent = multiprocessing.parent_process()
-        if parent is not None and not parent.is_alive():  # the parent was killed and cannot forward Ctrl-C
-            raise KeyboardInterrupt
-        messages.put(message)
-
+    parent: Any = multiprocessing.parent_process()
     last: Exception | None = None
     try:
-        _handle_stops(interrupt)  # SIGTERM as well: schedulers send it to all processes
         set_threads(runs[0], lanes)
         for settings in runs:
             name = identity(settings)
             try:
-                with closing(task.train_steps(settings, data, folder / name, lanes=lanes, progress=report)) as run:
-                    finish(run)
+                with closing(task.train_steps(settings, data, folder / name, lanes=lanes, progress=messages.put)) as steps:
+                    for _ in steps:
+                        if stop.is_set() or not parent.is_alive():  # a killed parent cannot set it
+                            messages.cancel_join_thread()  # nobody reads messages
+                            return
                 messages.put(name)
             except DivergedError as error:
                 messages.put(error)
-    except KeyboardInterrupt:
-        messages.cancel_join_thread()  # the parent has stopped reading messages
-        raise SystemExit(1) from None
     except (ValueError, TypeError, OSError, ImportError) as error:
         last = error
     except Exception:
         last = RuntimeError(traceback.format_exc())
-    _handle_stops(signal.SIG_IGN)  # nothing is left to save
     messages.put(last)
-
-
-def _handle_stops(handler: Any) -> None:
-    for number in STOPS:
-        signal.signal(number, handler)

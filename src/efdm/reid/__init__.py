@@ -6,7 +6,7 @@ with requires("reid"):
     from efdm.recognition.settings import identity
     from efdm.reid.evaluate import extract, score
     from efdm.reid.model import Embedder, load_embedder, save_embedder
-    from efdm.reid.protocols import PROTOCOLS, Trial, make_trials, read_trials, write_trials
+    from efdm.reid.protocols import PROTOCOLS, Trial, make_trials, write_trials
     from efdm.reid.rerank import k_reciprocal
     from efdm.reid.retrieval import Features, Ranking, rank, rank_distances
     from efdm.reid.search import SearchResult, search_files
@@ -17,5 +17,5 @@ with requires("reid"):
 __all__ = [
     "METHODS", "PROTOCOLS", "Embedder", "Features", "PersonSets", "Ranking", "SearchResult", "Settings", "Trained", "Trial",
     "extract", "identity", "k_reciprocal", "load_embedder", "make_trials", "rank", "rank_distances", "read_sets",
-    "read_trials", "save_embedder", "score", "search_files", "train", "train_together", "write_trials",
+    "save_embedder", "score", "search_files", "train", "train_together", "write_trials",
 ]  # fmt: skip

@@ -21,7 +21,7 @@ from efdm.recognition.pixels import Size
 from efdm.reid.model import Embedder
 from efdm.reid.protocols import PROTOCOLS, Trial, count_matched, default_protocol, make_trials
 from efdm.reid.rerank import k_reciprocal
-from efdm.reid.retrieval import Distance, Features, Ranking, rank, rank_distances
+from efdm.reid.retrieval import Features, Ranking, rank, rank_distances
 from efdm.reid.sets import PersonSets, read_sets
 from efdm.training.files import Record, rounded
 from efdm.training.lanes import Work, finish
@@ -67,29 +67,19 @@ def extract_at(
     return vectors
 
 
-def rank_k_reciprocal(query: Features, gallery: Features, *, distance: Distance = "cosine", top: int = 50) -> Ranking:
+def rank_k_reciprocal(query: Features, gallery: Features, *, top: int = 50) -> Ranking:
     """Return mAP and CMC of the gallery, ranked by `k_reciprocal` distances."""
-    return rank_distances(k_reciprocal(query, gallery, distance=distance), query, gallery, top=top)
+    return rank_distances(k_reciprocal(query, gallery), query, gallery, top=top)
 
 
 RERANKINGS: Mapping[str, Callable[..., Ranking]] = {"none": rank, "k-reciprocal": rank_k_reciprocal}
 
 
-def score(
-    features: Features,
-    trials: Sequence[Trial],
-    *,
-    distance: Distance = "cosine",
-    reranking: Reranking = "none",
-    top: int = 50,
-) -> Ranking:
+def score(features: Features, trials: Sequence[Trial], *, reranking: Reranking = "none", top: int = 50) -> Ranking:
     """Return mAP and CMC, averaged over trials. ``features`` has a row for every picture of the set."""
     check_choice("reranking", reranking, RERANKINGS)
     ranking_of = RERANKINGS[reranking]
-    rankings = [
-        ranking_of(features.select(trial.query), features.select(trial.gallery), distance=distance, top=top)
-        for trial in trials
-    ]
+    rankings = [ranking_of(features.select(trial.query), features.select(trial.gallery), top=top) for trial in trials]
     mean_ap = sum(ranking.mean_ap for ranking in rankings) / len(rankings)
     return Ranking(mean_ap, torch.stack([ranking.cmc for ranking in rankings]).mean(0))
 

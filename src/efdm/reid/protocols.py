@@ -6,7 +6,6 @@ A protocol may have several trials, over which scores are averaged. In sets with
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
@@ -18,9 +17,8 @@ from torch import Tensor
 
 from efdm.data.layouts import key
 from efdm.data.people import PersonSet
-from efdm.errors import DamagedFileError, SettingError
+from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
-from efdm.text import first_few
 from efdm.training.files import write_json
 
 FORMAT = "efdm re-identification trials 1"
@@ -130,22 +128,3 @@ def write_trials(path: str | Path, trials: Sequence[Trial], data: PersonSet, *, 
     """Write the file names of all trials as JSON, with the protocol, the seed and the name of the set."""
     named = [{part: [data.names[i] for i in at.tolist()] for part, at in trial._asdict().items()} for trial in trials]
     write_json(Path(path), {"format": FORMAT, "data": data.name, "protocol": protocol, "seed": seed, "trials": named})
-
-
-def read_trials(path: str | Path, data: PersonSet) -> list[Trial]:
-    """Read trials for a set that has all pictures of the file. Extensions may differ, as in a converted copy."""
-    remedy = "write the trials again for this set"
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            raise ValueError(f"format is {content['format']!r}, expected {FORMAT!r}")
-        named = [{part: [key(name) for name in trial[part]] for part in Trial._fields} for trial in content["trials"]]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedFileError(path, f"holds no trials of re-identification ({error!r})", remedy) from error
-    index = {key(name): i for i, name in enumerate(data.names)}
-    if unknown := sorted({name for trial in named for names in trial.values() for name in names} - index.keys()):
-        raise DamagedFileError(path, f"{len(unknown)} pictures are not in {data.name}: {first_few(unknown)}", remedy)
-    trials = [Trial(*(_sorted({index[name] for name in names}) for names in trial.values())) for trial in named]
-    if not trials or not all(len(at) for trial in trials for at in trial):
-        raise DamagedFileError(path, "a trial has no query or no gallery", remedy)
-    return trials

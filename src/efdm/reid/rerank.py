@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from efdm.reid.retrieval import CHUNK, DISTANCES, Distance, Features, full_precision, prepared_vectors
+from efdm.reid.retrieval import CHUNK, Features, cosine_distances, full_precision, unit_vectors
 
 
 @torch.no_grad()
@@ -24,13 +24,12 @@ def k_reciprocal(
     k1: int = 20,
     k2: int = 6,
     weight: float = 0.3,
-    distance: Distance = "cosine",
     chunk: int = CHUNK,
 ) -> Tensor:
     """Return re-ranking distances ``(queries, gallery)`` for `rank_distances`, on the device of the features.
 
     Neighbours are found among the ``k1`` nearest pictures, and encodings are averaged over the ``k2`` nearest. The result is
-    ``weight`` times the original ``distance``, squared if Euclidean, plus ``1 - weight`` times the Jaccard distance. The
+    ``weight`` times the cosine distance plus ``1 - weight`` times the Jaccard distance. The
     defaults are the paper's. ``chunk`` distances are in memory at a time, apart from the result.
     """
     for name, value in (("k1", k1), ("k2", k2)):
@@ -38,13 +37,12 @@ def k_reciprocal(
             raise ValueError(f"{name} must be >= 1, got {value}")
     if not 0 <= weight <= 1:
         raise ValueError(f"weight must be from 0 to 1, got {weight}")
-    vectors = torch.cat(prepared_vectors(query.vectors, gallery.vectors, distance))
+    vectors = torch.cat(unit_vectors(query.vectors, gallery.vectors))
     count, queries = len(vectors), len(query)
 
     def original(part: Tensor) -> Tensor:
         """Return the distances from the vectors at ``part`` to all, divided by the largest of each row."""
-        distances = DISTANCES[distance].between(vectors[part], vectors)
-        distances = distances.square_() if distance == "euclidean" else distances
+        distances = cosine_distances(vectors[part], vectors)
         return distances.div_(distances.amax(1, keepdim=True))
 
     every = torch.arange(count, device=vectors.device)

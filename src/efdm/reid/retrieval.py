@@ -6,19 +6,17 @@ without any other match are not counted. Equal distances rank in the order of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from efdm import kernels
-from efdm.ops.choices import check_choice
 
-Distance = Literal["cosine", "euclidean"]
 CHUNK = 1 << 24  # distances in memory at a time
 
 
@@ -66,16 +64,15 @@ class Ranking(NamedTuple):
     cmc: Tensor
 
 
-def rank(query: Features, gallery: Features, *, distance: Distance = "cosine", chunk: int = CHUNK, top: int = 50) -> Ranking:
-    """Return mAP and CMC of the gallery, ranked by its distance to each query on the device of the features.
+def rank(query: Features, gallery: Features, *, chunk: int = CHUNK, top: int = 50) -> Ranking:
+    """Return mAP and CMC of the gallery, ranked by its cosine distance to each query on the device of the features.
 
     Distances are float32, or float64 for vectors of that dtype; ``chunk`` of them are in memory at a time. The CMC has
     ``top`` ranks.
     """
-    vectors, others = prepared_vectors(query.vectors, gallery.vectors, distance)
-    between = DISTANCES[distance].between
+    vectors, others = unit_vectors(query.vectors, gallery.vectors)
     with full_precision():
-        blocks = (between(part, others) for part in vectors.split(_rows(chunk, gallery)))
+        blocks = (cosine_distances(part, others) for part in vectors.split(_rows(chunk, gallery)))
         return _score(blocks, query, gallery, top)
 
 
@@ -87,23 +84,15 @@ def rank_distances(distances: Tensor, query: Features, gallery: Features, *, top
     return _score((part.clone() for part in distances.split(_rows(CHUNK, gallery))), query, gallery, top)
 
 
-def pairwise(query: Tensor, gallery: Tensor, distance: Distance = "cosine") -> Tensor:
-    """Return the distances ``(q, g)`` between vectors ``(q, d)`` and ``(g, d)``."""
+def pairwise(query: Tensor, gallery: Tensor) -> Tensor:
+    """Return the cosine distances ``(q, g)`` between vectors ``(q, d)`` and ``(g, d)``."""
     with full_precision():
-        return DISTANCES[distance].between(*prepared_vectors(query, gallery, distance))
+        return cosine_distances(*unit_vectors(query, gallery))
 
 
-class DistanceRow(NamedTuple):
-    """A row of `DISTANCES`: ``between(prepare(query), prepare(gallery))`` are the distances."""
-
-    prepare: Callable[[Tensor], Tensor]
-    between: Callable[[Tensor, Tensor], Tensor]
-
-
-DISTANCES: Mapping[str, DistanceRow] = {
-    "cosine": DistanceRow(F.normalize, lambda q, g: torch.mm(q, g.T).neg_().add_(1)),  # 1 - cos
-    "euclidean": DistanceRow(lambda x: x, torch.cdist),
-}  # fmt: skip
+def cosine_distances(query: Tensor, gallery: Tensor) -> Tensor:
+    """Return ``1 - cos`` between vectors of length 1."""
+    return torch.mm(query, gallery.T).neg_().add_(1)
 
 
 @contextmanager
@@ -117,17 +106,15 @@ def full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def prepared_vectors(query: Tensor, gallery: Tensor, distance: Distance) -> tuple[Tensor, Tensor]:
-    """Return vectors ``(q, d)`` and ``(g, d)`` as the row of `DISTANCES` expects them."""
-    check_choice("distance", distance, DISTANCES)
+def unit_vectors(query: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
+    """Return vectors ``(q, d)`` and ``(g, d)``, divided by their lengths."""
     if query.shape[1] != gallery.shape[1]:
         shapes = f"{tuple(query.shape)} and {tuple(gallery.shape)}"
         raise ValueError(f"query and gallery vectors have shapes {shapes}; expected the same dimension")
     if not (query.isfinite().all() and gallery.isfinite().all()):
         raise ValueError("the vectors contain NaN or infinite values; check the network that computed them")
     dtype = torch.promote_types(torch.promote_types(query.dtype, gallery.dtype), torch.float32)
-    prepare = DISTANCES[distance].prepare
-    return prepare(query.to(dtype)), prepare(gallery.to(dtype))
+    return F.normalize(query.to(dtype)), F.normalize(gallery.to(dtype))
 
 
 def _rows(chunk: int, gallery: Features) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -98,7 +98,6 @@ def read_sets(
     size: tuple[int, int] = Settings.size,
     split: int = 0,
     layouts: Mapping[str, str] | None = None,
-    damaged: Literal["raise", "skip"] = "raise",
     progress: Report = ignore,
 ) -> PersonSets:
     """Read several sets, each a folder or zip. The other arguments are those of `read_people`.
@@ -114,7 +113,7 @@ def read_sets(
     for name, number in splits.items():
         if number:
             find_people(paths[name], layouts[name], number)
-    options: Any = {"size": size, "damaged": damaged, "progress": progress}
+    options: Any = {"size": size, "progress": progress}
     sets = {name: read_people(path, layouts[name], split=splits[name], **options) for name, path in paths.items()}
     return PersonSets(sets, paths, layouts)
 

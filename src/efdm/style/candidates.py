@@ -11,7 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from efdm.errors import SettingError
 from efdm.models import NETWORKS, VGG
 from efdm.models.weights import WEIGHTS, checksum, describe, find, load_encoder, pretrained
 from efdm.ops.choices import check_choice
@@ -77,18 +76,18 @@ Files = Mapping[str, "str | Path"]
 NO_FILES: Files = {}
 
 
-def user_encoders(vgg: str | Path | None) -> Files:
-    """Return the file ``vgg`` for every network whose encoder is not part of the package."""
-    rows = [row for row in NETWORKS.values() if row.encoder and WEIGHTS[row.encoder].place == "user"]
-    return {row.name: vgg for row in rows} if vgg else {}
+def user_encoder(network: str, vgg: str | Path | None) -> str | Path | None:
+    """Return the file ``vgg`` for a network whose encoder is not part of the package, otherwise None."""
+    encoder = NETWORKS[network].encoder
+    return vgg if encoder and WEIGHTS[encoder].place == "user" else None
 
 
 def load_stylizer(
-    name: str, file: str | Path | None = None, *, encoders: Files = NO_FILES, device: str | torch.device = "cpu"
+    name: str, file: str | Path | None = None, *, vgg: str | Path | None = None, device: str | torch.device = "cpu"
 ) -> LoadedNetwork:
     """Load a row of `NETWORKS`, or a ``file`` written by a training run, or pytorch-AdaIN's decoder.pth for VGG-19.
 
-    ``encoders`` maps networks, such as "vgg19", to files that override the default encoders.
+    ``vgg`` is the file of an encoder that is not part of the package.
     """
     if file is None:
         check_choice("model", name, tuple(NETWORKS))
@@ -96,9 +95,9 @@ def load_stylizer(
     if stored is None:
         raise ValueError(f"{file} has no network metadata; expected the network.safetensors of a training run")
     network, method = stored
-    vgg, row = encoders.get(network), NETWORKS[network]
-    stylizer = Stylizer(pretrained(network, weights=file, vgg=vgg), device)
-    return LoadedNetwork(name, stylizer, method, _checksums(file or find(row.weights), vgg))
+    encoder = user_encoder(network, vgg)
+    stylizer = Stylizer(pretrained(network, weights=file, vgg=encoder), device)
+    return LoadedNetwork(name, stylizer, method, _checksums(file or find(NETWORKS[network].weights), encoder))
 
 
 def load_candidates(
@@ -110,7 +109,6 @@ def load_candidates(
     optimizers: Sequence[str] = (),
     iterations: int | None = None,
     vgg: str | Path | None = None,
-    encoders: Files = NO_FILES,
     device: str | torch.device = "cpu",
 ) -> list[Candidate]:
     """Return the unchanged content, every network with every method and strength, and the optimizers.
@@ -120,14 +118,10 @@ def load_candidates(
         networks: name -> file written by a training run.
         methods: defaults to the matcher that each network was trained with.
         iterations: of the optimizers; defaults to those of each row of `OPTIMIZERS`.
-        vgg: file of VGG-16 for the optimizers and, unless ``encoders`` has another, for networks that use VGG-16.
-        encoders: network -> file of its encoder.
+        vgg: file of VGG-16, for the optimizers and networks that use it.
     """
-    files = {**user_encoders(vgg), **encoders}
     named = [*((name, None) for name in dict.fromkeys(models)), *networks.items()]
-    loaded = [load_stylizer(name, file, encoders=files, device=device) for name, file in named]
-    if unused := encoders.keys() - {network.stylizer.network.name for network in loaded}:
-        raise SettingError(f"no evaluated network uses the encoder {', '.join(sorted(unused))}; omit it", "encoder")
+    loaded = [load_stylizer(name, file, vgg=vgg, device=device) for name, file in named]
     candidates = [unchanged()]
     for name, stylizer, own, weights in loaded:
         for method, s in product(dict.fromkeys(methods or [own]), dict.fromkeys(strengths)):

@@ -28,7 +28,7 @@ from efdm.files import fit_name
 from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
 from efdm.style.candidates import Candidate
-from efdm.style.measures import Metrics
+from efdm.style.measures import NAMES, Metrics
 from efdm.text import make_unique
 from efdm.training.files import Record, append_line, mend_lines, read_lines, rounded, write_json
 
@@ -153,7 +153,7 @@ def evaluate(
             raised.
     """
     device = torch.device(device)
-    settings: dict[str, object] = {"size": size, "measured_at": measured_at, "measures": list(metrics.names)}
+    settings: dict[str, object] = {"size": size, "measured_at": measured_at, "measures": list(NAMES)}
     run.mkdir(parents=True, exist_ok=True)
     (run / RECORDS).touch()
     mend_lines(run / RECORDS)

@@ -7,7 +7,7 @@ matrices, moments). The metrics are pure functions of features; `Metrics` holds 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from torch import Tensor
 
 from efdm import kernels
 from efdm.models import VGG
-from efdm.models.alexnet import AlexNet, load_alexnet
 from efdm.models.weights import MissingWeights, load_encoder, read
 from efdm.nn.losses import gram, rows, unit_distances
 from efdm.ops import ChannelStats, channel_stats
@@ -27,9 +26,13 @@ from efdm.style.color import luminance
 from efdm.style.objective import STYLE_TAPS
 
 LPIPS_TAPS = ("relu1_2", "relu2_2", "relu3_3", "relu4_3", "relu5_3")  # LPIPS, VGG-16
-HEADS: Mapping[str, str] = {"vgg16": "vgg.pth", "alexnet": "alex.pth"}  # in PyPI's lpips, weights/v0.1
+HEADS = Path("weights", "v0.1", "vgg.pth")  # in PyPI's lpips
 DEAD = 1e-3  # standard deviation below which a VGG-16 channel is skipped as constant; typical values are 0.5 to 4
 FAINT = 1e-2  # share of the layer's standard deviation below which a channel counts as faint
+NAMES = (
+    "lpips", "edge_ssim", "style_distance", "style_distance_robust", "gram_distance",
+    *(f"{name}_error" for name in ChannelStats._fields),
+)  # fmt: skip
 Features = Sequence[Tensor]
 
 
@@ -39,17 +42,12 @@ def lpips(features: Features, content: Features, heads: Features) -> Tensor:
     return torch.stack([(unit_distances(f, c) * h.view(1, -1, 1, 1)).sum(1).mean((1, 2)) for f, c, h in layers]).sum(0)
 
 
-def feature_distance(features: Features, content: Features) -> Tensor:
-    """Return `lpips` without learned heads, ``(b,)``: squared distances of unit-length features, averaged over layers."""
-    return lpips(features, content, [f.new_ones(f.shape[1]) for f in features]) / len(features)
-
-
-def lpips_heads(network: str = "vgg16") -> list[Tensor]:
-    """Return the linear heads shipped in PyPI's `lpips`, one vector per tap. The package itself is not imported."""
+def lpips_heads() -> list[Tensor]:
+    """Return the linear heads of PyPI's `lpips` for VGG-16, one vector per tap. The package itself is not imported."""
     spec = importlib.util.find_spec("lpips")
     if spec is None or spec.origin is None:
         raise MissingWeights("the LPIPS heads come with the package lpips; run: pip install --no-deps lpips")
-    state = read(Path(spec.origin).parent / "weights" / "v0.1" / HEADS[network])
+    state = read(Path(spec.origin).parent / HEADS)
     return [value.flatten().float() for _, value in sorted(state.items())]
 
 
@@ -142,52 +140,34 @@ class MetricFeatures:
     images: Tensor
     style: list[Tensor]
     content: list[Tensor]
-    content_alexnet: list[Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class Metrics:
-    """The loss networks of the metrics.
-
-    Without ``heads``, `feature_distance` replaces LPIPS. ``alexnet`` with its heads adds a second LPIPS.
-    """
+    """The loss network of the metrics, and the heads of LPIPS."""
 
     vgg: VGG
-    heads: list[Tensor] | None = None
-    alexnet: AlexNet | None = None
-    alexnet_heads: list[Tensor] | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the metrics that `measure` returns."""
-        content = "feature_distance" if self.heads is None else "lpips"
-        second = () if self.alexnet_heads is None else ("lpips_alexnet",)
-        errors = (f"{name}_error" for name in ChannelStats._fields)
-        return (content, *second, "edge_ssim", "style_distance", "style_distance_robust", "gram_distance", *errors)
+    heads: list[Tensor]
 
     @torch.inference_mode()
     def extract(self, images: Tensor) -> MetricFeatures:
         """Return the features of images ``(b, 3, h, w)`` in [0, 1]."""
         taps = sorted({*STYLE_TAPS, *LPIPS_TAPS})
         features = dict(zip(taps, self.vgg.taps(images, taps), strict=True))
-        second = [] if self.alexnet is None else self.alexnet.taps(images)
-        return MetricFeatures(images, [features[t] for t in STYLE_TAPS], [features[t] for t in LPIPS_TAPS], second)
+        return MetricFeatures(images, [features[t] for t in STYLE_TAPS], [features[t] for t in LPIPS_TAPS])
 
     @torch.inference_mode()
     def measure(self, output: MetricFeatures, content: MetricFeatures, style: MetricFeatures) -> dict[str, Tensor]:
-        """Return every metric by name, ``(b,)``. Style metrics are averaged over the layers."""
+        """Return every metric of `NAMES`, ``(b,)``. Style metrics are averaged over the layers."""
         if output.images.shape != content.images.shape:
             shapes = f"{tuple(output.images.shape)} and {tuple(content.images.shape)}"
             raise ValueError(f"output and content must have the same shape, got {shapes}; resize the output")
-        if self.heads is None:
-            measures = {"feature_distance": feature_distance(output.content, content.content)}
-        else:
-            measures = {"lpips": lpips(output.content, content.content, self.heads)}
-        if self.alexnet_heads is not None:
-            measures["lpips_alexnet"] = lpips(output.content_alexnet, content.content_alexnet, self.alexnet_heads)
-        measures["edge_ssim"] = edge_ssim(output.images, content.images)
+        content_metrics = {
+            "lpips": lpips(output.content, content.content, self.heads),
+            "edge_ssim": edge_ssim(output.images, content.images),
+        }
         layers = [_style_metrics(o, s) for o, s in zip(output.style, style.style, strict=True)]
-        return measures | {name: torch.stack([layer[name] for layer in layers]).mean(0) for name in layers[0]}
+        return content_metrics | {name: torch.stack([layer[name] for layer in layers]).mean(0) for name in layers[0]}
 
 
 def _style_metrics(features: Tensor, style: Tensor) -> dict[str, Tensor]:
@@ -199,21 +179,9 @@ def _style_metrics(features: Tensor, style: Tensor) -> dict[str, Tensor]:
     }
 
 
-def load_metrics(
-    *,
-    vgg: str | Path | None = None,
-    alexnet: str | Path | None = None,
-    content_metric: str = "lpips",
-    device: str | torch.device = "cpu",
-) -> Metrics:
-    """Load the loss networks: VGG-16 from ``vgg`` (by default from the weights folder) and AlexNet if a file is given.
-
-    ``content_metric="feature_distance"`` needs no LPIPS heads.
-    """
-    check_choice("content_metric", content_metric, ("lpips", "feature_distance"))
+def load_metrics(*, vgg: str | Path | None = None, device: str | torch.device = "cpu") -> Metrics:
+    """Load VGG-16 from ``vgg``, by default from the weights folders, and the heads of LPIPS."""
     # zero padding and floor-mode pooling, as in ImageNet training
     encoder = load_encoder("vgg16", LPIPS_TAPS[-1], path=vgg, padding="zeros", pooling="floor").to(device)
-    heads = [h.to(device) for h in lpips_heads("vgg16")] if content_metric == "lpips" else None
-    second = None if alexnet is None else load_alexnet(read(alexnet)).to(device)
-    second_heads = [h.to(device) for h in lpips_heads("alexnet")] if second is not None and heads is not None else None
-    return Metrics(encoder.requires_grad_(False).to(memory_format=torch.channels_last), heads, second, second_heads)  # type: ignore[call-overload]
+    heads = [h.to(device) for h in lpips_heads()]
+    return Metrics(encoder.requires_grad_(False).to(memory_format=torch.channels_last), heads)  # type: ignore[call-overload]

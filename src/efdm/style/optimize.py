@@ -2,17 +2,13 @@
 
 Each method is a row of `OPTIMIZERS`. The methods expect a VGG with torchvision's weights (not normalized), zero padding and
 floor-mode pooling.
-
-The content weight decides the look of Gatys' method, so the table has two rows: "gatys" uses the weights of the authors'
-code; "gatys-20" multiplies the content weight by 20, because with 1 a face became unrecognizable (one portrait, 128 px,
-VGG-16).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -119,13 +115,10 @@ class Optimizer:
 
 
 RELUS, CONVS = (tuple(f"{kind}{block}_1" for block in range(1, 6)) for kind in ("relu", "conv"))
-GATYS = Optimizer(
-    "Gram matrices, weights of the authors' code (Gatys et al.)", RELUS, gram_loss, "relu4_2", 1.0, "value", lbfgs, 1.0, 500
-)
 OPTIMIZERS: Mapping[str, Optimizer] = {
-    "gatys": GATYS,
-    "gatys-20": replace(
-        GATYS, title="Gatys et al. with 20 times the content weight, chosen by eye on one portrait", content_weight=20.0
+    "gatys": Optimizer(
+        "Gram matrices, weights of the authors' code (Gatys et al.)", RELUS, gram_loss, "relu4_2", 1.0, "value", lbfgs, 1.0,
+        500,
     ),
     "cmd": Optimizer(
         "central moments (Kalischek et al.)", CONVS, central_moments_loss, "", 0.0, "value", adam, 0.1, 500

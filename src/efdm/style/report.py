@@ -23,8 +23,6 @@ from efdm.training.files import Record
 # metric -> column header with the better direction; columns without records are omitted
 COLUMNS: Mapping[str, str] = {
     "lpips": "content LPIPS, VGG-16 ↓",
-    "feature_distance": "content feature distance ↓",
-    "lpips_alexnet": "content LPIPS, AlexNet ↓",
     "edge_ssim": "edge SSIM ↑",
     "style_distance": "style distance ↓",
     "style_distance_robust": "style distance, faint channels dropped ↓",
@@ -92,16 +90,9 @@ def _distinguish(labels: Sequence[str], candidates: Sequence[Group]) -> list[str
     for label, own in zip(labels, settings, strict=True):
         same = [s for other, s in zip(labels, settings, strict=True) if other == label]
         differing = [name for name, value in own.items() if any(s.get(name) != value for s in same)]
-        described = [_describe_setting(name, own[name], [s[name] for s in same if name in s]) for name in differing]
+        described = [f"{name.replace('_', ' ')} {'own' if own[name] is None else own[name]}" for name in differing]
         unique.append(f"{label} ({', '.join(described)})" if described else label)
     return unique
-
-
-def _describe_setting(name: str, value: object, others: Sequence[object]) -> str:
-    if isinstance(value, list):  # metrics: only if not all groups have them
-        shared = set.intersection(*(set(o) for o in others if isinstance(o, list)))
-        value = " ".join(v for v in value if v not in shared)
-    return f"{name.replace('_', ' ')} {'own' if value is None else value}".strip()
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
@@ -144,8 +135,7 @@ def tradeoff(records: Sequence[Record], path: Path) -> None:
     """Plot the style metric against the content metric, one line per sweep over strengths. Lower left is better."""
     from matplotlib.figure import Figure
 
-    candidates, style = groups(records), "style_distance_robust"
-    content = "lpips" if any(g.values("lpips") for g in candidates) else "feature_distance"
+    candidates, content, style = groups(records), "lpips", "style_distance_robust"
     figure = Figure(figsize=(7, 5), layout="constrained")
     axes = figure.subplots()
     for name, members in sweeps([g for g in candidates if g.values(content) and g.values(style)]).items():

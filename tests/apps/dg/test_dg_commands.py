@@ -19,7 +19,7 @@ def test_the_list_has_every_recipe_and_method_with_its_source() -> None:
         (line,) = (line for line in lines if line.split()[:1] == [name])
         assert all(f"{option}={value}" in line for option, value in method.options.items()), line
         assert f"{method.batches}; {method.source}" in line, line
-    assert "vgg16-gap" in result.output
+    assert "resnet50_v1" in result.output
     assert "timm" in result.output
 
 

@@ -1,14 +1,15 @@
 import csv
-import json
-import re
 from pathlib import Path
 
 import pytest
 from dg_commands import draw, run
+from rich.console import Console
 from runs import lines
 
+from efdm.apps.cli import printing, recognition_printing
 from efdm.apps.cli.dg import predict as command
 from efdm.dg import load_classifier, predictions
+from efdm.lab.report import Table
 
 
 def test_predictions_agree_with_the_evaluation(trained: Path, pictures: Path, tmp_path: Path) -> None:
@@ -32,7 +33,7 @@ def test_accuracy_is_printed_per_domain_and_training_domains_come_with_a_warning
     assert all(f"%  {name} (" in result.output for name in ("day", "night", "rain", "all"))
     assert "accuracy on training domains (day, night)" in result.output
     files = [pictures / "rain" / "cat" / "0.png", pictures / "rain" / "dog" / "1.png"]
-    monkeypatch.setattr(command.console, "width", 40)
+    monkeypatch.setattr(printing.console, "width", 40)
     result = run("predict", trained, *files, "--labels", "folders")
     assert str(files[0]) in result.output  # lines are not wrapped
     assert "of 2)" in result.output
@@ -40,10 +41,8 @@ def test_accuracy_is_printed_per_domain_and_training_domains_come_with_a_warning
     assert "accuracy" not in run("predict", trained, pictures / "day").output
 
 
-def test_all_probabilities_can_be_printed_and_written(trained: Path, pictures: Path, tmp_path: Path) -> None:
-    start = ("predict", trained, pictures / "rain", "--columns", "all")
-    assert re.search(r"picture +class +probability +cat +dog", run(*start).output)
-    run(*start, "-o", tmp_path / "p.csv")
+def test_files_hold_the_probability_of_every_class(trained: Path, pictures: Path, tmp_path: Path) -> None:
+    run("predict", trained, pictures / "rain", "-o", tmp_path / "p.csv")
     rows = list(csv.DictReader((tmp_path / "p.csv").open()))
     assert list(rows[0]) == ["picture", "class", "probability", "p_cat", "p_dog"]
     for row in rows:
@@ -51,21 +50,15 @@ def test_all_probabilities_can_be_printed_and_written(trained: Path, pictures: P
         assert row["probability"] == row[f"p_{row['class']}"]
 
 
-def test_json_holds_accuracies_and_the_confusion_matrix(trained: Path, pictures: Path, tmp_path: Path) -> None:
-    start = ("predict", trained, pictures, "-o", tmp_path / "p.json")
-    run(*start)
-    content = json.loads((tmp_path / "p.json").read_text())
-    assert (list(content), len(content["predictions"])) == (["classes", "train_domains", "predictions"], 36)
-    assert set(content["predictions"][0]) == {"picture", "class", "probability"}
-    run(*start, "--labels", "folders", "--columns", "all")
-    content = json.loads((tmp_path / "p.json").read_text())
-    rows, accuracy = content["predictions"], content["accuracy"]
-    assert accuracy["all"] == [sum(row["class"] == row["label"] for row in rows), 36]
-    assert {name: count for name, (_, count) in accuracy["domains"].items()} == {"day": 12, "night": 12, "rain": 12}
-    for label in ("cat", "dog"):
-        assert accuracy["classes"][label] == [content["confusion"][label].get(label, 0), 18]
-        assert sum(content["confusion"][label].values()) == 18
-    assert rows[0]["probabilities"][rows[0]["class"]] == rows[0]["probability"]
+def test_long_names_are_folded_in_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    name = f"folder/{'long-name-' * 10}.png"
+    with (tmp_path / "screen").open("w") as file:
+        terminal = Console(file=file, force_terminal=True, width=60, color_system=None)
+        monkeypatch.setattr(recognition_printing, "console", terminal)
+        recognition_printing.print_tables([Table("", ["picture", "class", "probability"], [[name, "dog", "99%"]], [])])
+    screen = (tmp_path / "screen").read_text()
+    assert "99%" in screen
+    assert name in "".join(line.split()[0] for line in screen.splitlines() if line.strip())
 
 
 def test_pictures_are_read_at_the_stored_size_of_the_model(
@@ -100,8 +93,7 @@ def test_wrong_arguments_are_named(trained: Path, pictures: Path, tmp_path: Path
         ((tmp_path / "model.safetensors", pictures), "safetensors"),
         ((tmp_path / "nowhere", pictures), "nowhere"),
         ((trained, pictures, "--labels", "yes"), "--labels"),
-        ((trained, pictures, "--columns", "both"), "--columns"),
-        ((trained, pictures, "-o", tmp_path / "p.xlsx"), ".csv, .json"),
+        ((trained, pictures, "-o", tmp_path / "p.xlsx"), ".csv"),
     ):
         result = run("predict", *arguments, code=2)
         assert message in result.output

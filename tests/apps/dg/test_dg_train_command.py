@@ -106,8 +106,7 @@ def test_an_interrupted_run_resumes(pictures: Path, tmp_path: Path, monkeypatch:
     with monkeypatch.context() as patched:
         Interrupted(patched, after=3)
         result = run(*command, code=130)
-    hint = f"efdm dg train --resume --data {pictures} -o {tmp_path / 'run'}"
-    assert hint in result.output
+    assert "repeat the command with --resume" in result.output
     assert "--resume" in run(*command, code=2).output
     other = draw(tmp_path / "other", ("day", "night", "rain"), ("cat", "cow", "dog"), 2)
     assert str(tmp_path / "run") in run("train", "--resume", "--data", other, "-o", tmp_path / "run", code=2).output
@@ -116,7 +115,7 @@ def test_an_interrupted_run_resumes(pictures: Path, tmp_path: Path, monkeypatch:
     assert "'night' is not one of 'day', 'rain' (--data)" in " ".join(output.split())
     result = run("train", "--resume", "--data", pictures, "-o", tmp_path / "run", "--lr", 9, code=2)
     assert re.search(r"lr\b.*0\.001.* 9\.0", result.output)
-    assert "trained efdmix-flow" in run(*hint.split()[2:]).output
+    assert "trained efdmix-flow" in run(*command, "--resume").output
 
 
 @pytest.mark.usefixtures("no_reading")

@@ -16,14 +16,11 @@ from efdm.data import find_pictures
 from efdm.errors import SettingError
 from efdm.models import NETWORKS
 from efdm.ops import MATCHERS
-from efdm.ops.choices import check_choice
 from efdm.style import report
 from efdm.style.candidates import load_candidates
 from efdm.style.evaluate import MEASURED_AT, Pairing, evaluate, make_pairs
 from efdm.style.measures import load_metrics
 from efdm.style.optimize import OPTIMIZERS
-
-ENCODERS = [name for name, row in NETWORKS.items() if row.encoder]
 
 
 def style(
@@ -40,10 +37,7 @@ def style(
     pairing: Annotated[str, choice(get_args(Pairing), PAIRING_HELP)] = "order",
     size: Annotated[int, option("Short side of the stylized pictures; 0 keeps their own size.", min=0)] = 512,
     measured_at: Annotated[int, option("Short side at which pictures are measured.", min=32)] = MEASURED_AT,
-    content_metric: Annotated[str, choice(("lpips", "feature_distance"), "lpips needs the package lpips.")] = "lpips",
     vgg: Annotated[str, option("ImageNet weights of VGG-16, for metrics, optimizers and vgg16. See `efdm weights`.")] = "",
-    encoder: Annotated[Words, option(f"NAME=FILE, encoder of {' or '.join(ENCODERS)}. Default: --vgg for vgg16.")] = None,
-    alexnet: Annotated[str, option("ImageNet weights of AlexNet, for a second LPIPS.")] = "",
     device: Device = None,
     table: Annotated[bool, option("Only render the records in OUT again.", "--table")] = False,
 ) -> None:
@@ -63,17 +57,14 @@ def style(
             target = resolve_device(device)
             if not content or not style:
                 raise SettingError("photographs and paintings are required", ("content", "style"))
-            encoders = parse_pairs("encoder", encoder)
-            for name in encoders:
-                check_choice("encoder", name, ENCODERS)
             contents, styles = find_pictures(content), find_pictures(style)
             chosen = make_pairs(contents, styles, pairing=pairing, most=pairs)  # type: ignore[arg-type]
             candidates = load_candidates(
                 model or ([] if network or optimizer else [DEFAULT_NETWORK]), parse_pairs("network", network),
                 methods=method or (), strengths=_strengths(strength), optimizers=optimizer or (), iterations=iterations,
-                vgg=vgg or None, encoders=encoders, device=target,
+                vgg=vgg or None, device=target,
             )  # fmt: skip
-            metrics = load_metrics(vgg=vgg or None, alexnet=alexnet or None, content_metric=content_metric, device=target)
+            metrics = load_metrics(vgg=vgg or None, device=target)
             with show_progress() as progress:
                 evaluate(
                     chosen, candidates, metrics, out, size=size or None, measured_at=measured_at, device=target,

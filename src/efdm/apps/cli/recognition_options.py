@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from efdm.apps.cli.options import Words, option
 from efdm.data.domains import Storage
@@ -19,7 +19,6 @@ OPTION = "options."  # prefix of a method's options in --set
 
 Set = Annotated[Words, option("Any other setting as NAME=VALUE; repeat for several.", "--set")]
 Layouts = Annotated[Words, option("NAME=LAYOUT of a set that is not recognized; see `efdm reid list`. Repeat for several.")]
-DamagedPictures = Annotated[Literal["raise", "skip"], option("Unreadable pictures: raise an error, or skip them.")]
 StorageOption = Annotated[Storage, option("memory, or stream to read pictures when they are needed.")]
 MODEL_HELP = "The model.safetensors of a run, or the folder of the run."
 DATA_HELP = "Pictures: a folder or zip of domain/class/picture; repeat for several."

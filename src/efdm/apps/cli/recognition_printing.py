@@ -21,6 +21,8 @@ from efdm.reid import PROTOCOLS, PersonSets
 from efdm.reid.evaluate import SCORES, Reranking
 from efdm.text import first_few, plural
 
+MAX_WORD = 30  # characters
+
 
 def print_tables(tables: Sequence[Table]) -> None:
     """Print tables with their captions: formatted in a terminal, as plain text elsewhere."""
@@ -42,8 +44,9 @@ def _grid(table: Table) -> Grid:
     grid = Grid(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column in shown:
         words = [word for row in (table.head, *table.rows) for word in row[column].split()]
-        widest = max(map(len, words), default=1)  # lines may break between words only
-        grid.add_column(Text(table.head[column]), justify="right" if column else "left", min_width=widest)
+        widest = min(max(map(len, words), default=1), MAX_WORD)  # lines break between words, except in long file names
+        justify: Any = "right" if column else "left"
+        grid.add_column(Text(table.head[column]), justify=justify, min_width=widest, overflow="fold")
     for row, is_published in zip(table.rows, published, strict=True):
         grid.add_row(*(Text(row[column]) for column in shown), style="dim" if is_published else None)
     return grid

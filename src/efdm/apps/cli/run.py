@@ -95,7 +95,6 @@ def reid(
     shard: Shard = None,
     iterations: Iterations = None,
     layout: common.Layouts = None,
-    damaged: common.DamagedPictures = "raise",
     set_: Set = None,
     device: Device = None,
     precision: Precision = None,
@@ -112,8 +111,8 @@ def reid(
     --shard and folder, and merge the folders with `efdm reid table`.
     """
     with report_errors(lambda: _interrupted(out, "reid")):
-        reading: Any = {"layouts": parse_pairs("layout", layout, "LAYOUT"), "damaged": damaged}
-        study, sets = _run(context, "reid", partial(prepare_reid_sweep, paths=common.parse_sets(data), **reading))
+        layouts = parse_pairs("layout", layout, "LAYOUT")
+        study, sets = _run(context, "reid", partial(prepare_reid_sweep, paths=common.parse_sets(data), layouts=layouts))
         print_trials(save_trials(sets, protocols_of(study.plan), out))
 
 

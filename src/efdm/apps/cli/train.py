@@ -69,7 +69,7 @@ def style(
     Settings default to the recipe of the encoder. To use several GPUs, start the command with torchrun.
     """
     changes = {name: value for name, value in given_fields(context, Settings).items() if value not in (None, "")}
-    with report_errors(partial(resume_hint, "train style", out)):
+    with report_errors(partial(resume_hint, out)):
         started = read_settings(Settings, out) if resume else None
         if resume and (out / DONE).exists():
             print_text(f"the run is finished: {out / 'network.safetensors'}")

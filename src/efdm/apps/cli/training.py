@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,9 +26,8 @@ def joined_processes(device: str | None) -> Iterator[str | None]:
             console.quiet = messages.quiet = False  # errors are printed by the process in which they occur
 
 
-def resume_hint(command: str, out: Path, **options: Sequence[object]) -> str:
-    """Return a message with the command that resumes the run in ``out``. ``options`` are the values of its other options."""
+def resume_hint(out: Path) -> str:
+    """Return a message that says how to continue the interrupted run in ``out``."""
     if not (out / CHECKPOINT).exists():
         return "interrupted before the first step; repeat the command without --resume"
-    words = [str(word) for name, values in options.items() for value in values for word in (f"--{name}", value)]
-    return f"interrupted; resume with: efdm {command} {shlex.join(['--resume', *words, '-o', str(out)])}"
+    return "interrupted; repeat the command with --resume to continue"

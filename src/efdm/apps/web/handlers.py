@@ -19,7 +19,7 @@ from efdm.errors import SettingError
 from efdm.models import NETWORKS
 from efdm.models.weights import is_available
 from efdm.progress import Progress, Report, ignore
-from efdm.style.candidates import NO_FILES, Files, LoadedNetwork, load_stylizer, user_encoders
+from efdm.style.candidates import NO_FILES, Files, LoadedNetwork, load_stylizer, user_encoder
 from efdm.style.color_match import match_picture
 from efdm.style.jobs import stylize_video
 from efdm.style.look import Look, corner_weights
@@ -91,10 +91,9 @@ class Handlers:
         self.folder, self.device, self.limits = folder, device, limits or Limits()
         self.looks: dict[tuple[Stylizer, Path, Size], Look] = {}  # the most recently used one is the last
         self._stopping, self._changed, self._running = threading.Event(), threading.Condition(), 0
-        encoders = user_encoders(vgg)
-        available = [name for name in NETWORKS if name in encoders or is_available(name)]
+        available = [name for name in NETWORKS if user_encoder(name, vgg) or is_available(name)]
         self.models = list(dict.fromkeys([*available, *networks]))
-        self.load = cache(lambda name: load_stylizer(name, networks.get(name), encoders=encoders, device=device))
+        self.load = cache(lambda name: load_stylizer(name, networks.get(name), vgg=vgg, device=device))
         for name in networks:  # at once, to report a wrong file before the page opens
             self.load(name)
         self.classifiers: dict[str, Any] = {}

@@ -7,19 +7,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table as Grid
-from rich.text import Text
 
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, option, resolve_device
-from efdm.apps.cli.printing import console, print_error, print_text, print_warning
+from efdm.apps.cli.printing import print_error, print_text, print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import MODEL_HELP
-from efdm.apps.cli.recognition_printing import print_accuracy
+from efdm.apps.cli.recognition_printing import print_accuracy, print_tables
 from efdm.dg.classifier import load_classifier
-from efdm.dg.predictions import Columns, Labels, Predictions, check_path, correct_and_total, predict_files, save_predictions
-from efdm.lab.rendering import render
+from efdm.dg.predictions import Labels, Predictions, check_path, correct_and_total, predict_files, save_predictions
 from efdm.lab.report import Table
 from efdm.text import plural
 
@@ -28,9 +24,10 @@ from efdm.text import plural
 def predict(
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)],
     pictures: Annotated[list[Path], typer.Argument(help="Picture files, folders or zips.")],
-    out: Annotated[Path | None, option("Write a .csv or .json (with the confusion matrix) instead.", "--out", "-o")] = None,
+    out: Annotated[
+        Path | None, option("Write a .csv file, with the probability of every class, instead.", "--out", "-o")
+    ] = None,
     labels: Annotated[Labels, option("folders: report accuracy; the folders domain/class are true labels.")] = "none",
-    columns: Annotated[Columns, option("top: the most probable class; all: also the probability of every class.")] = "top",
     device: Device = None,
 ) -> None:
     """Predict classes and their probabilities.
@@ -43,10 +40,10 @@ def predict(
     with show_progress() as progress:
         predictions = predict_files(classifier, pictures, labels=labels, progress=progress)
     if out is not None and predictions.found:
-        save_predictions(predictions, out, columns=columns)
+        save_predictions(predictions, out)
     found, skipped = predictions.found, predictions.skipped
     if found:
-        _print_predictions(predictions, columns, out)
+        _print_predictions(predictions, out)
     for reason in dict.fromkeys(reason for _, reason in skipped):
         print_error(reason)
     if skipped and (total := len(found) + len(skipped)) > 1:
@@ -54,41 +51,24 @@ def predict(
     raise typer.Exit(0 if not skipped else 1 if found else 2)
 
 
-def _print_predictions(predictions: Predictions, columns: Columns, out: Path | None) -> None:
+def _print_predictions(predictions: Predictions, out: Path | None) -> None:
     if out is None:
-        table = _table(predictions, columns)
-        if console.is_terminal:
-            console.print(_grid(table, predictions))
-        else:
-            print_text(render(table))  # as text, whose lines do not wrap
+        print_tables([_table(predictions)])
     else:
         print_text(f"{plural(len(predictions.found), 'prediction')}: {out}")
         for label, count in Counter(p.label for p in predictions.found).most_common():
             print_text(f"  {count:6}  {label}")
     if predictions.labels == "folders":
-        domains = predictions.accuracy("domain")
+        domains = predictions.accuracy()
         total = {"all": correct_and_total(predictions.found)} if len(domains) > 1 else {}
         print_accuracy("these pictures", {name or "all": counts for name, counts in (domains | total).items()})
         if trained_on := [domain for domain in domains if domain in predictions.train_domains]:
             print_warning(f"accuracy on training domains ({', '.join(trained_on)}) says nothing about new domains")
 
 
-def _table(predictions: Predictions, columns: Columns) -> Table:
-    labelled = predictions.labels == "folders"
-    head = ["picture", "class", "probability", *(["label"] if labelled else [])]
-    head += predictions.classes if columns == "all" else []
-    rows = []
-    for p in predictions.found:
-        rows.append([p.item.name, p.label, f"{p.probability:.0%}", *([p.item.label] if labelled else [])])
-        rows[-1] += [f"{value:.0%}" for value in p.probabilities] if columns == "all" else []
-    return Table("predictions", head, rows, [])
-
-
-def _grid(table: Table, predictions: Predictions) -> Grid:
-    grid = Grid(box=SIMPLE_HEAD, pad_edge=False)
-    for number, name in enumerate(table.head):
-        grid.add_column(Text(name), justify="right" if number > 1 else "left", overflow="fold")
-    for row, p in zip(table.rows, predictions.found, strict=True):
-        wrong = predictions.labels == "folders" and not p.is_correct
-        grid.add_row(*map(Text, row), style="red" if wrong else None)
-    return grid
+def _table(predictions: Predictions) -> Table:
+    truth = ["label"] if predictions.labels == "folders" else []
+    rows = [
+        [p.item.name, p.label, f"{p.probability:.0%}", *(getattr(p.item, name) for name in truth)] for p in predictions.found
+    ]
+    return Table("predictions", ["picture", "class", "probability", *truth], rows, [])

@@ -60,8 +60,7 @@ def train_command(
     reported. Otherwise the classifier is trained on all domains, and its accuracy on a new domain is not measured. To use
     several GPUs, start the command with torchrun.
     """
-    hint = partial(resume_hint, "dg train", out, data=data, storage=[storage] if storage != "memory" else [])
-    with report_errors(hint), joined_processes(device) as device:
+    with report_errors(partial(resume_hint, out)), joined_processes(device) as device:
         changes = collect_settings({**context.params, "device": device}, "dg")
         with show_progress() as progress:
             settings, pictures = prepare_classifier(data, out, changes, resume=resume, storage=storage, progress=progress)

@@ -12,7 +12,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, option, parse_pairs, resolve_device
 from efdm.apps.cli.printing import print_text, print_warning
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.recognition_options import MODEL_HELP, SETS_HELP, DamagedPictures, Layouts, parse_sets
+from efdm.apps.cli.recognition_options import MODEL_HELP, SETS_HELP, Layouts, parse_sets
 from efdm.apps.cli.recognition_printing import print_data_warnings, print_scores
 from efdm.data.images import write_bytes
 from efdm.errors import SettingError
@@ -35,7 +35,6 @@ def measure(
     split: Annotated[int, option("One of several published splits, such as the 10 of GRID.", min=0)] = 0,
     rerank: Annotated[bool, option("Re-rank the gallery by k-reciprocal encoding.", "--rerank")] = False,
     layout: Layouts = None,
-    damaged: DamagedPictures = "raise",
     out: Annotated[Path | None, option("Also write the scores to a .json file.", "--out", "-o")] = None,
     device: Device = None,
 ) -> None:
@@ -47,7 +46,7 @@ def measure(
         reranking: Reranking = "k-reciprocal" if rerank else "none"
         sets, scores = score_files(
             embedder, parse_sets(data), protocol=protocol, seed=seed, reranking=reranking, split=split,
-            layouts=parse_pairs("layout", layout, "LAYOUT"), damaged=damaged, progress=progress,
+            layouts=parse_pairs("layout", layout, "LAYOUT"), progress=progress,
         )  # fmt: skip
     print_data_warnings(sets)
     print_scores(scores, reranking)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -41,7 +41,6 @@ def train_command(
     seed: Annotated[int | None, option("Seed of the initial weights and all random draws. Default: 0.")] = None,
     split: Annotated[int, option("One of several published splits, such as the 10 of GRID.", min=0)] = 0,
     layout: common.Layouts = None,
-    damaged: common.DamagedPictures = "raise",
     set_: Set = None,
     device: Device = None,
     precision: Annotated[Word, option("bf16, fp32 or fp64. Default: bf16 on a GPU.")] = None,
@@ -54,14 +53,12 @@ def train_command(
     reported, by the official protocol where a set has queries and a gallery. To use several GPUs, start the command with
     torchrun.
     """
-    given: Any = {"test": test or [], "layout": layout or [], "split": [split] if split else []}
-    hint = partial(resume_hint, "reid train", out, data=data, **given, damaged=[damaged] if damaged != "raise" else [])
-    with report_errors(hint), joined_processes(device) as device:
+    with report_errors(partial(resume_hint, out)), joined_processes(device) as device:
         changes = common.collect_settings({**context.params, "device": device}, "reid")
         with show_progress() as progress:
             settings, sets = prepare_embedder(
                 common.parse_sets(data), common.parse_sets(test, "test"), out, changes, split=split,
-                layouts=parse_pairs("layout", layout, "LAYOUT"), damaged=damaged, resume=resume, progress=progress,
+                layouts=parse_pairs("layout", layout, "LAYOUT"), resume=resume, progress=progress,
             )  # fmt: skip
             if sets is None:
                 print_text(f"the run is finished: {out / MODEL}")
