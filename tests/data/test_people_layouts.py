@@ -183,6 +183,12 @@ def test_folders_of_people_with_names_and_splits(tmp_path: Path) -> None:
     assert (rows(found, "train"), rows(found, "query"), rows(found, "gallery")) == ({(1, 1), (1, 2)}, {(2, 1)}, {(2, 2)})
 
 
+@pytest.mark.parametrize("camera", ["c2", "cam2", "camera2"])
+def test_numbered_cameras_are_recognized(camera: str, tmp_path: Path) -> None:
+    found = find_people(touch(tmp_path, [f"ann/{camera}_7.png", f"bob/{camera}_8.png"]))
+    assert (found.layout, len(found.shots)) == ("folders", 2)
+
+
 def test_wrong_names_are_counted_and_named(tmp_path: Path) -> None:
     make_market(tmp_path)
     stray = tmp_path / "query" / "thumb.png"

@@ -198,6 +198,6 @@ LAYOUTS: Mapping[str, Layout] = {
     ),
     "folders": Layout(
         "0001/c2_any.jpg", r"(?:(?P<part>train|query|probe|gallery)/)?(?P<person>[^/]+)/(?P<camera>[^/_]+)_[^/]*", PEOPLE,
-        automatic=r"(?:(?:train|query|probe|gallery)/)?[^/]+/c(?:am)?\d+_[^/]*",
+        automatic=r"(?:(?:train|query|probe|gallery)/)?[^/]+/c(?:am(?:era)?)?\d+_[^/]*",
     ),
 }  # fmt: skip
