@@ -1,10 +1,12 @@
+import shutil
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from people import make_market, small_people, write_person
+from people import make_grid, make_market, small_people, write_person
 
 from efdm.data import PictureError
 from efdm.reid.evaluate import extract
@@ -72,6 +74,22 @@ def test_files_of_a_published_layout(model: torch.nn.Module, market: Path) -> No
         assert "same" in {hit.match for hit in hits}
         assert not any(name.startswith(picture.name[:7]) for name in names)
         assert "0000_c1s1_000001_00.png" in names
+
+
+@pytest.mark.parametrize("make", [make_market, make_grid])
+def test_distractors_are_not_the_same_person(make: Callable[[Path], Path], model: torch.nn.Module, tmp_path: Path) -> None:
+    """Several unknown people share the number 0 of distractors."""
+    make(tmp_path)
+    query, *others = sorted(file for file in tmp_path.rglob("0000_*"))
+    shutil.copy(query, query.with_name(f"{query.stem}1{query.suffix}"))  # from the same camera
+    found = search_files(model, query, tmp_path, size=SIZE, top=100)
+    matches = {Path(hit.name).name: hit.match for hit in found.hits(0)}
+    unknown = {f"{query.stem}1{query.suffix}", *(file.name for file in others)}
+    assert {name for name, match in matches.items() if match == "unknown" and name.startswith("0000")} == unknown
+    assert "same" not in matches.values()
+    known = next(file for file in sorted(tmp_path.rglob("*.png")) if not file.name.startswith(("0000", "-1")))
+    found = search_files(model, known, tmp_path, size=SIZE, top=100)
+    assert {hit.match for hit in found.hits(0) if Path(hit.name).name.startswith("0000")} == {"other"}
 
 
 def test_other_versions_of_the_pictures_are_not_searched(model: torch.nn.Module, tmp_path: Path) -> None:

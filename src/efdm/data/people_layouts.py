@@ -40,7 +40,8 @@ class Layout:
     ``pattern`` matches names without extension, after any common folder. Its groups are "person", "camera" and optionally
     "part", the folder that gives the splits in ``parts``. ``divide`` replaces the splits of all pictures by those of
     published lists, and ``splits`` is the number of alternative lists. ``beside`` are folders of pictures that do not belong
-    to the set. ``published`` are the numbers of pictures in "train", "query" and "gallery" of the complete set.
+    to the set. ``distractors`` are numbers that several unknown people share. ``published`` are the numbers of pictures in
+    "train", "query" and "gallery" of the complete set.
     """
 
     example: str
@@ -51,6 +52,7 @@ class Layout:
     divide: Callable[[list[Shot], Path, int], Found] = lambda shots, path, split: Found(shots, [], [])
     splits: int = 1
     beside: tuple[str, ...] = ()
+    distractors: tuple[int, ...] = ()
     published: tuple[int, ...] = ()
     automatic: str = ""  # a narrower pattern, by which the layout is recognized if none is given
 
@@ -167,7 +169,7 @@ def _cuhk03_layout(kind: str, files: Sequence[str], *published: int, splits: int
 LAYOUTS: Mapping[str, Layout] = {
     "market1501": Layout(
         "bounding_box_train/0002_c1s1_000451_03.jpg", IN_BOXES + r"(?P<person>-1|\d{4})_c(?P<camera>\d)s\d_\d+_\d+", BOXES,
-        beside=("gt_bbox", "gt_query", "images"), published=(12_936, 3_368, 15_913),
+        beside=("gt_bbox", "gt_query", "images"), distractors=(0,), published=(12_936, 3_368, 15_913),
     ),
     "dukemtmc": Layout(
         "bounding_box_train/0001_c2_f0046182.jpg", IN_BOXES + r"(?P<person>\d{4})_c(?P<camera>\d)_f\d+", BOXES,
@@ -175,10 +177,11 @@ LAYOUTS: Mapping[str, Layout] = {
     ),
     "market-like": Layout(
         "bounding_box_train/0001_c2_any.jpg", IN_BOXES + r"(?P<person>-1|\d+)_c(?P<camera>\d+)[^/\d][^/]*", BOXES,
+        distractors=(0,),
     ),
     "grid": Layout(
         "probe/0001_1_25004_107_32_106_221.jpeg", r"(?P<part>probe|gallery)/(?P<person>\d{4})_(?P<camera>\d)(?:_-?\d+)+",
-        PEOPLE, divide=divide_grid, splits=10, published=(250, 125, 900),
+        PEOPLE, divide=divide_grid, splits=10, distractors=(0,), published=(250, 125, 900),
     ),
     "cuhk01": Layout(
         "campus/0001001.png", r"(?:campus/)?(?P<person>\d{4})(?P<camera>00[1-4])",
