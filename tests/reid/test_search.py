@@ -145,3 +145,16 @@ def test_a_wrong_query_is_reported_before_the_gallery_is_read(model: torch.nn.Mo
 def test_a_named_layout_is_required_to_fit(market: Path) -> None:
     with pytest.raises(PictureError, match="cuhk01"):
         read_pictures(market, "cuhk01", size=SIZE)
+
+
+def test_a_query_from_elsewhere_need_not_be_named_as_in_the_layout_of_the_gallery(
+    model: torch.nn.Module, tmp_path: Path
+) -> None:
+    for person in (1, 2):
+        write_person(tmp_path / "gallery" / str(person) / "door_0.png", person, 1, 0, SIZE)
+    write_person(tmp_path / "someone" / "photo.png", 2, 1, 0, SIZE)
+    for query in (tmp_path / "someone" / "photo.png", tmp_path / "someone"):
+        found = search_files(model, query, tmp_path / "gallery", size=SIZE, layout="folders")
+        assert [(hit.name, hit.match) for hit in found.hits(0)] == [("2/door_0.png", "unknown"), ("1/door_0.png", "unknown")]
+    with pytest.raises(PictureError, match=r"photo\.png.*folders|folders.*photo\.png"):
+        search_files(model, tmp_path / "gallery", tmp_path / "someone", size=SIZE, layout="folders")

@@ -147,15 +147,16 @@ def search_files(
     """Rank the pictures of a folder or zip for a query picture, or for all pictures of a folder or zip.
 
     ``query`` may be a part of the gallery, such as ``people.zip/0001``. People are identified by file names as in
-    ``layout``; pictures with other names are searched as well, except in folders that do not belong to the set. Unreadable
-    pictures are listed in ``skipped`` of the sets.
+    ``layout``; pictures with other names are searched as well, except in folders that do not belong to the set. A named
+    layout must fit the gallery, but not a query from elsewhere. Unreadable pictures are listed in ``skipped`` of the sets.
     """
     run = functools.partial(search, model, size=size, top=top, progress=progress)
     read = functools.partial(read_pictures, layout=layout, size=size, progress=progress)
+    read_query = functools.partial(read, query, other_names="unknown")
     try:
         inside = Path(query).resolve().relative_to(Path(gallery).resolve()).as_posix()
     except ValueError:
-        return run(read(query), read(gallery))  # an error in the query is reported before a large gallery is read
+        return run(read_query(), read(gallery))  # an error in the query is reported before a large gallery is read
     pictures = read(gallery)
     if inside == ".":
         return run(pictures, pictures)
@@ -163,16 +164,23 @@ def search_files(
     if not queries:
         reason = next((reason for name, reason in pictures.skipped if name == inside), "")
         if not reason and Path(query).exists():  # in a folder beside the set, such as gt_bbox
-            return run(read(query), pictures)
+            return run(read_query(), pictures)
         raise PictureError(f"{query} holds no readable pictures: {reason or 'check the name'}")
     return run(pictures, pictures, queries=torch.tensor(queries))
 
 
-def read_pictures(path: StrPath, layout: str, *, size: tuple[int, int], progress: Report = ignore) -> PersonSet:
+def read_pictures(
+    path: StrPath,
+    layout: str,
+    *,
+    size: tuple[int, int],
+    other_names: Literal["raise", "unknown"] = "raise",
+    progress: Report = ignore,
+) -> PersonSet:
     """Read a picture, folder or zip. People and cameras are `UNKNOWN` where files are not named as in ``layout``.
 
-    The person of distractors is `DISTRACTOR`. A single picture is recognized by its name and that of its folder, such as
-    ``query`` in Market-1501.
+    With ``other_names="raise"``, a named layout that does not fit raises PictureError. The person of distractors is
+    `DISTRACTOR`. A single picture is recognized by its name and that of its folder, such as ``query`` in Market-1501.
     """
     path = Path(path)
     sources = find_pictures(path)
@@ -180,7 +188,7 @@ def read_pictures(path: StrPath, layout: str, *, size: tuple[int, int], progress
     try:
         found = find_people(folder, layout)
     except PictureError:
-        if layout != "auto":
+        if layout != "auto" and other_names == "raise":
             raise
         found = Found([], [], [])
     row = LAYOUTS.get(found.layout)
