@@ -12,15 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from efdm.data.folders import Source, find_pictures
+from efdm.data.folders import Source, find_pictures, names_in
 from efdm.data.images import PictureError, StrPath
 from efdm.data.people_splits import (
+    FEW,
     GALLERY,
     QUERY,
     SPLITS,
     TRAIN,
     Found,
     Shot,
+    divide_cuhk01,
     divide_cuhk03,
     divide_grid,
     divide_msmt17,
@@ -30,7 +32,7 @@ from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.text import first_few, plural
 
-FEW = 0.1  # share of pictures with other names that are skipped; more indicate another layout
+CUHK03_FILE = "cuhk-03.mat"  # CUHK03 is published as one file
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,13 @@ class Layout:
 def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
     """Return the pictures of a folder or zip with their people, cameras and splits, without reading them."""
     path = Path(path)
-    sources = find_pictures(path)
+    try:
+        sources = find_pictures(path)
+    except PictureError as error:
+        if any(PurePosixPath(name).name.lower() == CUHK03_FILE for name in names_in(path)):
+            names = f"names like {LAYOUTS['cuhk03'].example}, as torchreid writes them"
+            raise PictureError(f"{path}: the pictures of {CUHK03_FILE} are not extracted; expected {names}") from error
+        raise
     if layout == "auto":
         layout = _recognize(path, sources)
     check_choice("layout", layout, LAYOUTS)
@@ -185,7 +193,7 @@ LAYOUTS: Mapping[str, Layout] = {
     ),
     "cuhk01": Layout(
         "campus/0001001.png", r"(?:campus/)?(?P<person>\d{4})(?P<camera>00[1-4])",
-        camera=lambda match: str((int(match["camera"]) + 1) // 2), published=(3_884,),
+        camera=lambda match: str((int(match["camera"]) + 1) // 2), divide=divide_cuhk01, published=(3_884,),
     ),
     "cuhk03": _cuhk03_layout("detected", NEW, 7_365, 1_400, 5_332),
     "cuhk03-labeled": _cuhk03_layout("labeled", NEW, 7_368, 1_400, 5_328),
