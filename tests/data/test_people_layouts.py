@@ -101,6 +101,26 @@ def test_cuhk01_has_two_pictures_of_each_camera(tmp_path: Path) -> None:
     assert len(find_people(tmp_path / "campus").shots) == 8
 
 
+@pytest.mark.parametrize(
+    ("layout", "names", "lost"),
+    [
+        ("cuhk01", [f"campus/{p:04d}{shot:03d}.png" for p in range(1, 972) for shot in range(1, 5)], "campus/0003002"),
+        ("grid", [f"{part}/{p:04d}_1_2_3.jpeg" for part in ("probe", "gallery") for p in range(1, 251)], "probe/0017"),
+    ],
+)
+def test_few_missing_pictures_are_named(layout: str, names: list[str], lost: str, tmp_path: Path) -> None:
+    """Where their names follow from the number of people."""
+    gone = next(name for name in names if name.startswith(lost))
+    touch(tmp_path, names)
+    (tmp_path / gone).unlink()
+    found = find_people(tmp_path, layout)
+    assert found.skipped == [(lost, f"{lost} is missing")]
+    assert f"1 picture missing: {lost}" in found.notes
+    for name in names[1 : len(names) // 2]:  # now a part of the set
+        (tmp_path / name).unlink(missing_ok=True)
+    assert not find_people(tmp_path, layout).skipped
+
+
 def test_cuhk03_numbers_people_within_camera_pairs(tmp_path: Path) -> None:
     found = find_people(make_cuhk03(tmp_path, people=4))
     assert rows(found, "train") == {(1001, 1), (1001, 2), (1002, 1), (1002, 2)}
@@ -181,6 +201,17 @@ def test_folders_of_people_with_names_and_splits(tmp_path: Path) -> None:
         find_people(tmp_path)
     found = find_people(tmp_path, "folders")
     assert (rows(found, "train"), rows(found, "query"), rows(found, "gallery")) == ({(1, 1), (1, 2)}, {(2, 1)}, {(2, 2)})
+
+
+@pytest.mark.parametrize("camera", ["c2", "cam2", "camera2"])
+def test_numbered_cameras_are_recognized(camera: str, tmp_path: Path) -> None:
+    found = find_people(touch(tmp_path, [f"ann/{camera}_7.png", f"bob/{camera}_8.png"]))
+    assert (found.layout, len(found.shots)) == ("folders", 2)
+
+
+def test_pictures_of_cuhk03_must_be_extracted(tmp_path: Path) -> None:
+    with pytest.raises(PictureError, match=r"cuhk-03\.mat.*images_detected/1_001_1_01\.png"):
+        find_people(touch(tmp_path, ["cuhk03_release/cuhk-03.mat", "cuhk03_release/README.md"]))
 
 
 def test_wrong_names_are_counted_and_named(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
+import shutil
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from people import make_market, small_people, write_person
+from people import make_grid, make_market, small_people, write_person
 
 from efdm.data import PictureError
 from efdm.reid.evaluate import extract
@@ -74,6 +76,22 @@ def test_files_of_a_published_layout(model: torch.nn.Module, market: Path) -> No
         assert "0000_c1s1_000001_00.png" in names
 
 
+@pytest.mark.parametrize("make", [make_market, make_grid])
+def test_distractors_are_not_the_same_person(make: Callable[[Path], Path], model: torch.nn.Module, tmp_path: Path) -> None:
+    """Several unknown people share the number 0 of distractors."""
+    make(tmp_path)
+    query, *others = sorted(file for file in tmp_path.rglob("0000_*"))
+    shutil.copy(query, query.with_name(f"{query.stem}1{query.suffix}"))  # from the same camera
+    found = search_files(model, query, tmp_path, size=SIZE, top=100)
+    matches = {Path(hit.name).name: hit.match for hit in found.hits(0)}
+    unknown = {f"{query.stem}1{query.suffix}", *(file.name for file in others)}
+    assert {name for name, match in matches.items() if match == "unknown" and name.startswith("0000")} == unknown
+    assert "same" not in matches.values()
+    known = next(file for file in sorted(tmp_path.rglob("*.png")) if not file.name.startswith(("0000", "-1")))
+    found = search_files(model, known, tmp_path, size=SIZE, top=100)
+    assert {hit.match for hit in found.hits(0) if Path(hit.name).name.startswith("0000")} == {"other"}
+
+
 def test_other_versions_of_the_pictures_are_not_searched(model: torch.nn.Module, tmp_path: Path) -> None:
     write_person(make_market(tmp_path, people=2, size=SIZE) / "gt_bbox" / "0002_c1s1_000002_00.png", 2, 1, 0, SIZE)
     found = search_files(model, tmp_path / "query", tmp_path, size=SIZE, top=100)
@@ -127,3 +145,16 @@ def test_a_wrong_query_is_reported_before_the_gallery_is_read(model: torch.nn.Mo
 def test_a_named_layout_is_required_to_fit(market: Path) -> None:
     with pytest.raises(PictureError, match="cuhk01"):
         read_pictures(market, "cuhk01", size=SIZE)
+
+
+def test_a_query_from_elsewhere_need_not_be_named_as_in_the_layout_of_the_gallery(
+    model: torch.nn.Module, tmp_path: Path
+) -> None:
+    for person in (1, 2):
+        write_person(tmp_path / "gallery" / str(person) / "door_0.png", person, 1, 0, SIZE)
+    write_person(tmp_path / "someone" / "photo.png", 2, 1, 0, SIZE)
+    for query in (tmp_path / "someone" / "photo.png", tmp_path / "someone"):
+        found = search_files(model, query, tmp_path / "gallery", size=SIZE, layout="folders")
+        assert [(hit.name, hit.match) for hit in found.hits(0)] == [("2/door_0.png", "unknown"), ("1/door_0.png", "unknown")]
+    with pytest.raises(PictureError, match=r"photo\.png.*folders|folders.*photo\.png"):
+        search_files(model, tmp_path / "gallery", tmp_path / "someone", size=SIZE, layout="folders")

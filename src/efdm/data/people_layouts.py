@@ -12,15 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from efdm.data.folders import Source, find_pictures
+from efdm.data.folders import Source, find_pictures, names_in
 from efdm.data.images import PictureError, StrPath
 from efdm.data.people_splits import (
+    FEW,
     GALLERY,
     QUERY,
     SPLITS,
     TRAIN,
     Found,
     Shot,
+    divide_cuhk01,
     divide_cuhk03,
     divide_grid,
     divide_msmt17,
@@ -30,7 +32,7 @@ from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.text import first_few, plural
 
-FEW = 0.1  # share of pictures with other names that are skipped; more indicate another layout
+CUHK03_FILE = "cuhk-03.mat"  # CUHK03 is published as one file
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Layout:
     ``pattern`` matches names without extension, after any common folder. Its groups are "person", "camera" and optionally
     "part", the folder that gives the splits in ``parts``. ``divide`` replaces the splits of all pictures by those of
     published lists, and ``splits`` is the number of alternative lists. ``beside`` are folders of pictures that do not belong
-    to the set. ``published`` are the numbers of pictures in "train", "query" and "gallery" of the complete set.
+    to the set. ``distractors`` are numbers that several unknown people share. ``published`` are the numbers of pictures in
+    "train", "query" and "gallery" of the complete set.
     """
 
     example: str
@@ -51,6 +54,7 @@ class Layout:
     divide: Callable[[list[Shot], Path, int], Found] = lambda shots, path, split: Found(shots, [], [])
     splits: int = 1
     beside: tuple[str, ...] = ()
+    distractors: tuple[int, ...] = ()
     published: tuple[int, ...] = ()
     automatic: str = ""  # a narrower pattern, by which the layout is recognized if none is given
 
@@ -58,7 +62,13 @@ class Layout:
 def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
     """Return the pictures of a folder or zip with their people, cameras and splits, without reading them."""
     path = Path(path)
-    sources = find_pictures(path)
+    try:
+        sources = find_pictures(path)
+    except PictureError as error:
+        if any(PurePosixPath(name).name.lower() == CUHK03_FILE for name in names_in(path)):
+            names = f"names like {LAYOUTS['cuhk03'].example}, as torchreid writes them"
+            raise PictureError(f"{path}: the pictures of {CUHK03_FILE} are not extracted; expected {names}") from error
+        raise
     if layout == "auto":
         layout = _recognize(path, sources)
     check_choice("layout", layout, LAYOUTS)
@@ -167,7 +177,7 @@ def _cuhk03_layout(kind: str, files: Sequence[str], *published: int, splits: int
 LAYOUTS: Mapping[str, Layout] = {
     "market1501": Layout(
         "bounding_box_train/0002_c1s1_000451_03.jpg", IN_BOXES + r"(?P<person>-1|\d{4})_c(?P<camera>\d)s\d_\d+_\d+", BOXES,
-        beside=("gt_bbox", "gt_query", "images"), published=(12_936, 3_368, 15_913),
+        beside=("gt_bbox", "gt_query", "images"), distractors=(0,), published=(12_936, 3_368, 15_913),
     ),
     "dukemtmc": Layout(
         "bounding_box_train/0001_c2_f0046182.jpg", IN_BOXES + r"(?P<person>\d{4})_c(?P<camera>\d)_f\d+", BOXES,
@@ -175,14 +185,15 @@ LAYOUTS: Mapping[str, Layout] = {
     ),
     "market-like": Layout(
         "bounding_box_train/0001_c2_any.jpg", IN_BOXES + r"(?P<person>-1|\d+)_c(?P<camera>\d+)[^/\d][^/]*", BOXES,
+        distractors=(0,),
     ),
     "grid": Layout(
         "probe/0001_1_25004_107_32_106_221.jpeg", r"(?P<part>probe|gallery)/(?P<person>\d{4})_(?P<camera>\d)(?:_-?\d+)+",
-        PEOPLE, divide=divide_grid, splits=10, published=(250, 125, 900),
+        PEOPLE, divide=divide_grid, splits=10, distractors=(0,), published=(250, 125, 900),
     ),
     "cuhk01": Layout(
         "campus/0001001.png", r"(?:campus/)?(?P<person>\d{4})(?P<camera>00[1-4])",
-        camera=lambda match: str((int(match["camera"]) + 1) // 2), published=(3_884,),
+        camera=lambda match: str((int(match["camera"]) + 1) // 2), divide=divide_cuhk01, published=(3_884,),
     ),
     "cuhk03": _cuhk03_layout("detected", NEW, 7_365, 1_400, 5_332),
     "cuhk03-labeled": _cuhk03_layout("labeled", NEW, 7_368, 1_400, 5_328),
@@ -198,6 +209,6 @@ LAYOUTS: Mapping[str, Layout] = {
     ),
     "folders": Layout(
         "0001/c2_any.jpg", r"(?:(?P<part>train|query|probe|gallery)/)?(?P<person>[^/]+)/(?P<camera>[^/_]+)_[^/]*", PEOPLE,
-        automatic=r"(?:(?:train|query|probe|gallery)/)?[^/]+/c(?:am)?\d+_[^/]*",
+        automatic=r"(?:(?:train|query|probe|gallery)/)?[^/]+/c(?:am(?:era)?)?\d+_[^/]*",
     ),
 }  # fmt: skip

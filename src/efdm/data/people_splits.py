@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from efdm.text import first_few, plural
 
 SPLITS = ("train", "query", "gallery")
 TRAIN, QUERY, GALLERY = ((split,) for split in SPLITS)
+FEW = 0.1  # share of pictures that are missing or have other names; more indicate a part of a set or another layout
 
 
 class Shot(NamedTuple):
@@ -38,13 +39,34 @@ class Found(NamedTuple):
     layout: str = "unknown"
 
 
+def divide_cuhk01(shots: Sequence[Shot], path: Path, split: int) -> Found:
+    """Leave all pictures in "train", and name the missing ones."""
+    expected = [f"campus/{person:04d}{number:03d}" for person in range(1, 972) for number in range(1, 5)]
+    stored = {f"campus/{PurePosixPath(shot.name).name.split('.')[0]}" for shot in shots}
+    return Found(list(shots), *_name_missing(expected, stored))
+
+
 def divide_grid(shots: Sequence[Shot], path: Path, split: int) -> Found:
-    """Assign the people listed in ``features_and_partitions.mat`` to "train"; without the file, all but distractors."""
+    """Assign the people listed in ``features_and_partitions.mat`` to "train"; without the file, all but distractors.
+
+    Missing pictures other than distractors are named.
+    """
     source = _find_file(path, file := "features_and_partitions.mat")
     everyone = {shot.person for shot in shots if shot.person}
     people = set(_read_published(source, _grid_partition, split)) if source else everyone
     moved = [shot._replace(splits=TRAIN) if shot.person in people else shot for shot in shots]
-    return Found(moved, [], [] if source else [_no_published_splits(file)])
+    expected = [f"{folder}/{person:04d}" for folder in ("probe", "gallery") for person in range(1, 251)]
+    stored = {f"{'probe' if shot.splits == QUERY else 'gallery'}/{shot.person:04d}" for shot in shots}
+    skipped, notes = _name_missing(expected, stored)
+    return Found(moved, skipped, notes if source else [_no_published_splits(file), *notes])
+
+
+def _name_missing(expected: Sequence[str], stored: Set[str]) -> tuple[Skipped, list[str]]:
+    """Return (name, reason) of missing pictures and a warning, but nothing for a part of a set: if many are missing."""
+    lost = [name for name in expected if name not in stored]
+    if not lost or len(lost) > FEW * len(expected):
+        return [], []
+    return [(name, f"{name} is missing") for name in lost], [f"{plural(len(lost), 'picture')} missing: {first_few(lost)}"]
 
 
 def divide_cuhk03(shots: Sequence[Shot], path: Path, split: int, *, files: Sequence[str]) -> Found:

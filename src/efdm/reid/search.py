@@ -24,6 +24,7 @@ from efdm.training.lanes import finish
 
 Match = Literal["same", "other", "unknown"]
 UNKNOWN = -1  # person and camera of pictures that are not named as in a layout
+DISTRACTOR = -2  # person of distractors, which share a number but show several people
 FRAMES: Mapping[Match, tuple[float, float, float]] = {
     "same": (0.0, 0.65, 0.25), "other": (0.85, 0.1, 0.1), "unknown": (0.6, 0.6, 0.6),
 }  # fmt: skip
@@ -57,7 +58,8 @@ class SearchResult:
         hits = []
         for index, distance in zip(self.ranked[row].tolist(), self.distances[row].tolist(), strict=True):
             other = int(self.gallery.people[index])
-            match: Match = "unknown" if UNKNOWN in (person, other) else "same" if person == other else "other"
+            unknown = UNKNOWN in (person, other) or person == other == DISTRACTOR
+            match: Match = "unknown" if unknown else "same" if person == other else "other"
             hits.append(Hit(self.gallery.names[index], max(0.0, distance), match))  # rounding gives -1e-7
         return [hit for hit in hits if hit.distance < torch.inf]
 
@@ -118,7 +120,7 @@ def search(
     for at, part in zip(*(x.split(max(1, CHUNK // len(others))) for x in (own, features(query, own))), strict=True):
         people, cameras = (values.cpu()[at, None] for values in (query.people, query.cameras))
         same = (people == gallery.people.cpu()[others]) & (cameras == gallery.cameras.cpu()[others])
-        left_out = same & (people != UNKNOWN)
+        left_out = same & (people != UNKNOWN) & (people != DISTRACTOR)
         if query.images is gallery.images:
             left_out |= at[:, None] == others
         distances = pairwise(part, vectors).cpu().masked_fill_(left_out, torch.inf)
@@ -145,15 +147,16 @@ def search_files(
     """Rank the pictures of a folder or zip for a query picture, or for all pictures of a folder or zip.
 
     ``query`` may be a part of the gallery, such as ``people.zip/0001``. People are identified by file names as in
-    ``layout``; pictures with other names are searched as well, except in folders that do not belong to the set. Unreadable
-    pictures are listed in ``skipped`` of the sets.
+    ``layout``; pictures with other names are searched as well, except in folders that do not belong to the set. A named
+    layout must fit the gallery, but not a query from elsewhere. Unreadable pictures are listed in ``skipped`` of the sets.
     """
     run = functools.partial(search, model, size=size, top=top, progress=progress)
     read = functools.partial(read_pictures, layout=layout, size=size, progress=progress)
+    read_query = functools.partial(read, query, other_names="unknown")
     try:
         inside = Path(query).resolve().relative_to(Path(gallery).resolve()).as_posix()
     except ValueError:
-        return run(read(query), read(gallery))  # an error in the query is reported before a large gallery is read
+        return run(read_query(), read(gallery))  # an error in the query is reported before a large gallery is read
     pictures = read(gallery)
     if inside == ".":
         return run(pictures, pictures)
@@ -161,15 +164,23 @@ def search_files(
     if not queries:
         reason = next((reason for name, reason in pictures.skipped if name == inside), "")
         if not reason and Path(query).exists():  # in a folder beside the set, such as gt_bbox
-            return run(read(query), pictures)
+            return run(read_query(), pictures)
         raise PictureError(f"{query} holds no readable pictures: {reason or 'check the name'}")
     return run(pictures, pictures, queries=torch.tensor(queries))
 
 
-def read_pictures(path: StrPath, layout: str, *, size: tuple[int, int], progress: Report = ignore) -> PersonSet:
+def read_pictures(
+    path: StrPath,
+    layout: str,
+    *,
+    size: tuple[int, int],
+    other_names: Literal["raise", "unknown"] = "raise",
+    progress: Report = ignore,
+) -> PersonSet:
     """Read a picture, folder or zip. People and cameras are `UNKNOWN` where files are not named as in ``layout``.
 
-    A single picture is recognized by its name and that of its folder, such as ``query`` in Market-1501.
+    With ``other_names="raise"``, a named layout that does not fit raises PictureError. The person of distractors is
+    `DISTRACTOR`. A single picture is recognized by its name and that of its folder, such as ``query`` in Market-1501.
     """
     path = Path(path)
     sources = find_pictures(path)
@@ -177,13 +188,14 @@ def read_pictures(path: StrPath, layout: str, *, size: tuple[int, int], progress
     try:
         found = find_people(folder, layout)
     except PictureError:
-        if layout != "auto":
+        if layout != "auto" and other_names == "raise":
             raise
         found = Found([], [], [])
-    named = {shot.name: shot for shot in found.shots}
+    row = LAYOUTS.get(found.layout)
+    distractors = row.distractors if row else ()
+    named = {s.name: s._replace(person=DISTRACTOR) if s.person in distractors else s for s in found.shots}
     # pictures with other names belong to the gallery
     others = ("gallery",) if any("gallery" in shot.splits for shot in found.shots) else ("train",)
-    row = LAYOUTS.get(found.layout)
     shots = [
         named.get(source.name, Shot(source, UNKNOWN, UNKNOWN, others))
         for source in sources
