@@ -14,7 +14,7 @@ from commands import files, invoke
 from PIL import Image
 from web_files import COUNT, clip
 
-from efdm.data.video import VideoReader
+from efdm.data.video import VideoReader, VideoWriter
 
 
 @pytest.fixture(params=["stylize", "match"])
@@ -131,6 +131,17 @@ def test_out_of_memory_names_the_picture_and_a_remedy(place: Path, command, monk
     result = command("contents", "-o", "out", code=2)
     assert "not enough memory for contents/a.png" in result.stderr
     assert "--device" not in result.stderr, "it runs on the CPU already"
+
+
+def test_out_of_memory_names_the_video(place: Path, command, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("av")
+
+    def failing(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(VideoWriter, "write", failing)
+    clip(place / "clip.mp4")
+    assert "not enough memory for clip.mp4; make it smaller" in command("clip.mp4", "-o", "out.mp4", code=2).stderr
 
 
 def test_errors_show_paths_as_they_were_given(place: Path, command, monkeypatch: pytest.MonkeyPatch) -> None:
