@@ -35,7 +35,7 @@ def list_paths(paths: StrPath | Sequence[StrPath]) -> list[Path]:
 
 
 def is_video(paths: Sequence[Path], out: Path) -> bool:
-    """Return True for a single video. If the result is a video or a GIF, a GIF and a file of unknown kind count as videos."""
+    """Return True for a single video, and if the result is a video or a GIF, for a GIF or a file of unknown kind."""
     suffix, out_suffix = paths[0].suffix.lower(), out.suffix.lower()
     if len(paths) > 1:
         return False
