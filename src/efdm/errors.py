@@ -82,6 +82,8 @@ def describe_os_error(error: Exception, path: str | os.PathLike[str]) -> str:
     reason = getattr(error, "strerror", None) or error
     if getattr(error, "errno", None) in DISK_FULL:
         return f"{path} cannot be written ({reason}); free some space or choose another disk"
+    if getattr(error, "errno", None) == errno.ENAMETOOLONG:
+        return f"{path} cannot be read or written ({reason}); choose a shorter name"
     reasons: dict[type[Exception] | tuple[type[Exception], ...], str] = {
         FileNotFoundError: "does not exist; check the name",
         IsADirectoryError: "is a folder; expected a file",

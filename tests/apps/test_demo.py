@@ -30,6 +30,13 @@ def test_the_command_writes_the_sheets_and_prints_their_paths(tmp_path: Path) ->
     assert contact.shape[1] > (len(demo.PHOTOS) + 1) * SIDE
 
 
+def test_a_folder_that_cannot_be_created_is_reported_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = run(out=tmp_path / "file" / "sheets", code=2)
+    assert "file/sheets cannot be created" in result.output
+    assert "stylizing" not in result.output
+
+
 def test_the_corners_of_the_grid_are_single_styles(monkeypatch: pytest.MonkeyPatch) -> None:
     made, reports = list[torch.Tensor](), list[Progress]()
     stylize = demo.Studio.stylize

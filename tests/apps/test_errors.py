@@ -6,7 +6,7 @@ import typer
 from typer.testing import CliRunner
 
 from efdm.apps.cli.errors import report_errors
-from efdm.errors import DamagedFileError, DivergedError, MissingExtraError, RunFolderError, SettingError
+from efdm.errors import DamagedFileError, DivergedError, MissingExtraError, OutOfMemoryError, RunFolderError, SettingError
 from efdm.models.weights import MissingWeights
 
 
@@ -26,6 +26,7 @@ from efdm.models.weights import MissingWeights
         (torch.OutOfMemoryError("tried to allocate"), "not enough memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory"),
         (MemoryError(), "not enough memory"),
+        (OutOfMemoryError("a.png"), "not enough memory for a.png; make it smaller"),
         (PermissionError(13, "Permission denied", "a.csv"), "a.csv is not accessible"),
         (FileExistsError(17, "File exists", "runs"), "runs is, or is below, a file"),
         (OSError(98, "Address already in use"), "[Errno 98] Address"),

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from commands import files, invoke
 from PIL import Image
+from web_files import COUNT, clip
+
+from efdm.data.video import VideoReader, VideoWriter
 
 
 @pytest.fixture(params=["stylize", "match"])
@@ -58,6 +61,13 @@ def test_stdin_and_stdout(place: Path, command) -> None:
     result = command("-", "-o", "-", input=b"no picture", code=2)
     assert result.stdout_bytes == b""
     assert result.stderr.splitlines()[-1].startswith("stdin is not a picture"), "without the folder of its copy"
+
+
+def test_a_video_from_stdin(place: Path, command) -> None:
+    pytest.importorskip("av")
+    command("-", "-o", "out.mp4", input=clip(place / "clip.mp4").read_bytes())
+    with VideoReader("out.mp4") as reader:
+        assert reader.frames == COUNT
 
 
 def test_messages_go_to_stderr_and_brackets_are_not_markup(place: Path, command) -> None:
@@ -121,6 +131,17 @@ def test_out_of_memory_names_the_picture_and_a_remedy(place: Path, command, monk
     result = command("contents", "-o", "out", code=2)
     assert "not enough memory for contents/a.png" in result.stderr
     assert "--device" not in result.stderr, "it runs on the CPU already"
+
+
+def test_out_of_memory_names_the_video(place: Path, command, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("av")
+
+    def failing(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(VideoWriter, "write", failing)
+    clip(place / "clip.mp4")
+    assert "not enough memory for clip.mp4; make it smaller" in command("clip.mp4", "-o", "out.mp4", code=2).stderr
 
 
 def test_errors_show_paths_as_they_were_given(place: Path, command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,7 @@ def test_auto_precision_depends_on_the_processor(place: Path, run, monkeypatch: 
     run("photo.png", "--style", "style.png", "--precision", precision, "-o", "given.png")
     assert Path("auto.png").read_bytes() == Path("given.png").read_bytes()
     assert fast_precision(torch.device("cuda")) == "fp32"
+    assert "'auto'" in run("photo.png", "--style", "style.png", "--precision", "f", "-o", "no.png", code=2).stderr
 
 
 def test_a_video(place: Path, run) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from efdm.data.arrays import is_array_file, open_array
 from efdm.data.ffmpeg import DEEP, encode16
-from efdm.data.images import PictureError
+from efdm.data.images import PictureError, read_picture
 
 ARRAY = np.random.default_rng(0).integers(0, 60_000, (9, 8, 3), dtype=np.uint16)
 
@@ -56,3 +57,15 @@ def test_a_compressed_tiff_is_not_called_damaged(tmp_path: Path, monkeypatch: py
     (tmp_path / "a.tif").write_bytes(encode16(ARRAY, "TIFF"))
     with pytest.raises(PictureError, match=r"a\.tif is compressed; run: pip install imagecodecs"):
         open_array(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize("extension", [".tif", ".tiff"])
+def test_other_formats_and_one_bit_are_read_as_pictures(tmp_path: Path, extension: str) -> None:
+    pytest.importorskip("tifffile")
+    image, path = Image.new("L", (8, 9), 255), tmp_path / f"a{extension}"
+    for picture, format, options in ((image, "PNG", {}), (image.convert("1"), "TIFF", {"compression": "group4"})):
+        picture.save(path, format, **options)
+        assert not is_array_file(path)
+        assert read_picture(path).rgb.min() == 1
+    save_tiff(path, ARRAY)
+    assert is_array_file(path)

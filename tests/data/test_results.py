@@ -12,6 +12,11 @@ from efdm.data.results import Saving, report_failure
 from efdm.errors import OutOfMemoryError, SettingError
 
 
+def test_a_name_that_is_too_long_needs_a_shorter_one() -> None:
+    error = file_error(OSError(errno.ENAMETOOLONG, "File name too long"), "a" * 300)
+    assert "choose a shorter name" in str(error)
+
+
 @pytest.mark.parametrize(("name", "value"), [("format", "gif"), ("quality", 0), ("quality", 101), ("existing", "ask")])
 def test_invalid_settings(name: str, value: object) -> None:
     with pytest.raises(SettingError) as caught:

@@ -213,6 +213,16 @@ def test_truncated_file_states_the_number_of_frames(tmp_path: Path) -> None:
         list(reader)
 
 
+def test_all_frames_before_the_damage_are_read(tmp_path: Path) -> None:
+    """Several frames are still in the decoder when it receives the damaged packet."""
+    path = clip(tmp_path / "clip.mp4", sound=None, frames=3 * COUNT, options={"movflags": "+faststart"})
+    with av.open(str(path)) as file:
+        ends = [packet.pos + packet.size for packet in file.demux(video=0) if packet.size]
+    path.write_bytes(path.read_bytes()[: ends[COUNT] - 5])
+    with VideoReader(path) as reader, pytest.raises(VideoError, match=f"after {COUNT} frames"):
+        list(reader)
+
+
 @pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".webm"])
 def test_a_file_cut_between_two_packets_is_detected(tmp_path: Path, suffix: str) -> None:
     """FFmpeg ends without an error; only the stated duration shows that frames are missing."""

@@ -1,6 +1,7 @@
 """Loading and saving encoders and networks."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,13 @@ def test_pretrained_vgg19_loads_the_published_pair(folder: Path) -> None:
     assert torch.equal(network.stages[0].input.weight, encoder["0.weight"])
     assert torch.equal(network.stages[0].conv4_1.weight, encoder["29.weight"])  # not rescaled
     assert all(torch.equal(a, b) for a, b in zip(network.decoder.state_dict().values(), decoder.values(), strict=True))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_refused_instead_of_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.pth")
+    with pytest.raises(DamagedFileError, match=r"pipe\.pth.*it is a pipe"):
+        read(tmp_path / "pipe.pth")
 
 
 def test_corrupt_files_are_named(folder: Path) -> None:

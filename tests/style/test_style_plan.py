@@ -66,13 +66,25 @@ def test_results_among_several_contents_are_not_used() -> None:
     assert plan.notes == ("out skipped; it is the folder of the results",)
 
 
+def test_a_folder_without_pictures_among_several_contents_is_skipped() -> None:
+    touch(Path(), ["texts/a.txt"])
+    plan = plan_files(["texts", "photo.png"], ["glass"], "out")
+    assert targets(plan) == ["out/photo__glass.png"]
+    assert "texts holds no pictures" in plan.notes[0]
+    with pytest.raises(ValueError, match="texts holds no pictures"):
+        plan_files("texts", ["glass"], "out")
+
+
 def test_equal_names_from_two_folders_are_numbered() -> None:
     styles = [Source("x.png", "x", Path(f"{i}/x.png")) for i in range(2)]
     assert [look.name for look in make_looks(styles, [], "none", [], [])] == ["x", "x-2"]
 
 
-def test_a_gif_is_a_video_if_the_output_is_one() -> None:
+def test_gifs_and_unknown_files_are_videos_if_the_output_is_one() -> None:
     assert plan_files("film.mp4", ["style.png"], "out.mp4").is_video
+    assert plan_files("capture.ts", ["style.png"], "out.mkv").is_video
+    with pytest.raises(ValueError, match=r"out\.mp4"):
+        plan_files("photo.png", ["style.png"], "out.mp4")
     assert plan_files("moving.gif", ["style.png"], "out.gif").is_video
     assert not plan_files("moving.gif", ["style.png"], "out.png").is_video
 
@@ -102,6 +114,7 @@ def test_invalid_arguments(content: str, styles: list[str], options: dict, messa
     ("content", "out", "message"),
     [
         ("photo.png", "out.xyz", "extension"),
+        ("contents", "out.mp4", "2 pictures in 1 look need a folder"),
         ("photo.png", "style.png/out", "cannot be created"),
         ("film.mp4", "styles", "styles/out.mp4"),
         ("film.mp4", "new", "new/out.mp4"),

@@ -10,7 +10,7 @@ from PIL import Image
 from style.test_tiles import randomized
 from torch import Tensor
 
-from efdm.data import Picture, memory, write_picture
+from efdm.data import Picture, PictureError, memory, write_picture
 from efdm.errors import SettingError
 from efdm.models import build
 from efdm.models.weights import save_network
@@ -130,6 +130,14 @@ def test_binary_files_and_numpy_sizes(stylizer: Stylizer, pixels: np.ndarray) ->
     for _ in range(2):  # at its end after writing, and somewhere after reading
         made = stylizer.stylize(file, "bauhaus", size=np.int64(32))
         assert torch.equal(made.rgb, expected.rgb)
+    with pytest.raises(PictureError, match="binary mode"):
+        stylizer.stylize(io.StringIO("text"), "bauhaus")
+
+
+def test_numpy_seeds(stylizer: Stylizer) -> None:
+    content = torch.zeros(3, 16, 16)
+    made = [stylizer.stylize(content, "bauhaus", ties="random", seed=seed) for seed in (3, np.int64(3))]
+    assert torch.equal(*made)
 
 
 def test_a_list_of_contents_gives_a_list(stylizer: Stylizer, pixels: np.ndarray) -> None:
@@ -153,13 +161,17 @@ def test_a_look_has_a_short_repr(stylizer: Stylizer) -> None:
     assert repr(look) == "Look(styles of 20 x 24, 16 x 16, weights=(0.75, 0.25))"
 
 
-@pytest.mark.parametrize("form", ["bool", "uint8", "float", "array", "image", "file"])
+@pytest.mark.parametrize("form", ["bool", "uint8", "float", "array", "image", "palette", "transparent", "file"])
 def test_forms_of_a_mask(stylizer: Stylizer, tmp_path: Path, form: str) -> None:
     content, style, mask = torch.rand(3, 16, 24), torch.rand(3, 16, 24), torch.zeros(16, 24, dtype=torch.bool)
     mask[:, :12] = True
     grey = Image.fromarray(mask.numpy().astype(np.uint8) * 255)
     grey.save(tmp_path / "mask.png")
+    palette, transparent = grey.point([0] * 255 + [1], "L"), grey.convert("RGBA")
+    palette.putpalette([0, 0, 0, 255, 255, 255])  # black and white have the indices 0 and 1
+    transparent.putalpha(grey)
     forms = {
+        "palette": palette, "transparent": transparent,
         "bool": mask, "uint8": mask.byte() * 255, "float": mask.float(), "array": mask.numpy(), "image": grey,
         "file": tmp_path / "mask.png",
     }  # fmt: skip
@@ -222,6 +234,7 @@ PICTURE, BATCH, EVERYWHERE = torch.rand(3, 8, 8), torch.rand(2, 3, 8, 8), torch.
         (PICTURE, {"regions": [(EVERYWHERE.float() * 255, PICTURE)]}, "content mask.*0, 1.*255"),
         (PICTURE, {"regions": [(EVERYWHERE.byte(), PICTURE)]}, "content mask of uint8.*mask > 0"),
         (PICTURE, {"regions": [(~EVERYWHERE, PICTURE)]}, "content mask is empty"),
+        (PICTURE, {"regions": [(io.BytesIO(), PICTURE)]}, "content mask must be.*got BytesIO"),
         (BATCH, {"style": torch.rand(3, 3, 8, 8)}, "2 contents, got a batch of 3"),
     ],
 )

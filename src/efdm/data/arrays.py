@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from efdm.data.images import PictureError, StrPath, created, reading, refuse_pipe
+from efdm.data.images import PictureError, StrPath, created, open_file, reading, refuse_pipe
 from efdm.errors import requires
 
 TIFF = (".tif", ".tiff")
+TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # both byte orders; BigTIFF has 43 instead of 42
 ARRAYS = (".npy", *TIFF)
 KINDS = ("uint8", "uint16", "float16", "float32", "float64")
 UNASSOCIATED_ALPHA = 2  # value of the tag ExtraSamples
@@ -22,17 +23,20 @@ DAMAGED = "is not a NumPy or TIFF file or is damaged"
 
 
 def is_array_file(path: StrPath) -> bool:
-    """Return True for ``.npy``, and for TIFF other than 8-bit gray, RGB and RGBA, which are read as pictures.
+    """Return True for ``.npy``, and for TIFF other than 1- and 8-bit gray, RGB and RGBA, which are read as pictures.
 
-    Without the package tifffile, every TIFF is read as a picture.
+    So are other formats with the extension of TIFF, and without the package tifffile every TIFF.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in TIFF or find_spec("tifffile") is None:
         return suffix == ".npy"
-    refuse_pipe(path)
-    with reading(path, DAMAGED), _import_tifffile().TiffFile(path) as file:
-        page = file.pages[0]
-        return page.dtype != np.uint8 or len(page.shape) > 3 or page.samplesperpixel not in (1, 3, 4)
+    with reading(path, DAMAGED):
+        with open_file(path) as file:
+            if file.read(4) not in TIFF_STARTS:
+                return False
+        with _import_tifffile().TiffFile(path) as tiff:
+            page = tiff.pages[0]
+            return page.dtype not in (np.uint8, np.bool_) or len(page.shape) > 3 or page.samplesperpixel not in (1, 3, 4)
 
 
 def is_deep_rgba(path: StrPath) -> bool:

@@ -35,9 +35,16 @@ def list_paths(paths: StrPath | Sequence[StrPath]) -> list[Path]:
 
 
 def is_video(paths: Sequence[Path], out: Path) -> bool:
-    """Return True for a single video, or for a single GIF if the result is a video or a GIF."""
+    """Return True for a single video, and if the result is a video or a GIF, for a GIF or a file of unknown kind."""
     suffix, out_suffix = paths[0].suffix.lower(), out.suffix.lower()
-    return len(paths) == 1 and (suffix in VIDEOS or (suffix == ".gif" and out_suffix in (*VIDEOS, ".gif")))
+    if len(paths) > 1:
+        return False
+    known = (suffix in READABLE and suffix != ".gif") or _is_container(paths[0])
+    return suffix in VIDEOS or (out_suffix in (*VIDEOS, ".gif") and not known)
+
+
+class NoPicturesError(PictureError):
+    """A folder or zip holds no pictures."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +117,7 @@ def scan_pictures(source: StrPath, *, without: StrPath | None = None) -> tuple[l
         zips = [name for name, *_ in members if name.lower().endswith(".zip")]
         remedy = f"pass its zips themselves, such as {zips[0]}" if zips else f"expected files like {', '.join(READABLE)}"
         details = "".join(f"; {note.removeprefix(f'{path}: ')}" for note in notes)
-        raise PictureError(f"{path} holds no pictures; {remedy}{details}")
+        raise NoPicturesError(f"{path} holds no pictures; {remedy}{details}")
     stems = make_unique(_safe_stem(name) for name, *_ in pictures)  # photo.jpg and photo.png
     return [Source(name, stem, file, member) for stem, (name, file, member) in zip(stems, pictures, strict=True)], notes
 

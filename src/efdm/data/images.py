@@ -90,11 +90,15 @@ def from_image(image: Image.Image) -> Picture:
 
 
 def read_mask(path: StrPath) -> Tensor:
-    """Read a mask ``(h, w)`` in [0, 1]: the brightness of the picture, times its alpha. A black mask raises an error."""
-    picture = read_picture(path)
+    """Read a mask ``(h, w)`` in [0, 1], as `to_mask` does."""
+    return to_mask(read_picture(path), str(path))
+
+
+def to_mask(picture: Picture, name: str) -> Tensor:
+    """Return the brightness of a picture, times its alpha, as a mask ``(h, w)`` in [0, 1]. A black mask raises an error."""
     mask = picture.rgb.mean(dim=0) * (1 if picture.alpha is None else picture.alpha[0])
     if mask.max() < 2 / 255:  # a file of labels 0 and 1 looks black
-        raise PictureError(f"{path} selects nothing; the selected pixels of a mask must be white (255, not 1)")
+        raise PictureError(f"{name} selects nothing; the selected pixels of a mask must be white (255, not 1)")
     return mask
 
 
@@ -130,6 +134,8 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
     with reading(name):
         file.seek(0)  # the file may have just been written or read
         head = file.read(32)
+        if isinstance(head, str):
+            raise PictureError(f"{name} is opened as text; open it in binary mode, 'rb'")
         if not head:
             raise PictureError(f"{name} is empty; copy or download it again")
         reader = find_reader(head)

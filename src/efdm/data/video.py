@@ -99,17 +99,19 @@ class VideoReader(AbstractContextManager["VideoReader"]):
                     end = max(end, (packet.pts + (packet.duration or 0)) * Fraction(packet.time_base))
                 if packet.stream is not self._stream:
                     continue
-                if packet.is_corrupt:
-                    raise self._cut_short(count)
-                for frame in packet.decode():
-                    shown = time + 1 / self.fps if frame.pts is None else frame.pts * Fraction(frame.time_base) - self._start
+                # the frames before the damage are still in the decoder
+                for frame in self._stream.decode(None) if packet.is_corrupt else packet.decode():
+                    tick = Fraction(self._stream.time_base)
+                    shown = time + 1 / self.fps if frame.pts is None else frame.pts * tick - self._start
                     if count == 0:
                         first = time = shown
                     # increasing, even if the file's times are not
                     time = max(self._snap_to_rate(shown - first) + first, time + TICK) if count else shown
                     rgb = self._upright(frame)
                     count += 1
-                    yield Frame(rgb, time, frame.duration * Fraction(frame.time_base) if frame.duration else None)
+                    yield Frame(rgb, time, frame.duration * tick if frame.duration else None)
+                if packet.is_corrupt:
+                    raise self._cut_short(count)
         except av.FFmpegError as error:
             raise self._cut_short(count) from error
         if self._ends_early(end):
@@ -131,7 +133,7 @@ class VideoReader(AbstractContextManager["VideoReader"]):
 
     def _cut_short(self, count: int) -> VideoError:
         remedy = f"copy it again, or save the rest: ffmpeg -i {self.path.name} -c copy intact{self.path.suffix}"
-        return VideoError(f"{self.path} is cut short or damaged after {count} frames; {remedy}")
+        return VideoError(f"{self.path} is cut short or damaged after {plural(count, 'frame')}; {remedy}")
 
     def _upright(self, frame: Any) -> Tensor:
         self._turns = round(frame.rotation / 90) % 4

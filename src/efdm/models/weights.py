@@ -180,6 +180,9 @@ def _sha256(file: Path, modified: int, size: int) -> str:
 
 @contextmanager
 def _explain_read_errors(path: str | Path) -> Iterator[None]:
+    expected = "expected .safetensors, or a .pth that holds tensors only"
+    if Path(path).is_fifo():  # reading it could wait forever
+        raise DamagedFileError(path, "cannot be read as weights (it is a pipe)", expected)
     try:
         yield
     except FileNotFoundError as error:
@@ -187,7 +190,6 @@ def _explain_read_errors(path: str | Path) -> Iterator[None]:
     except Exception as error:
         # for a damaged file, only messages of the operating system are helpful; those of the readers are cryptic
         reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
-        expected = "expected .safetensors, or a .pth that holds tensors only"
         raise DamagedFileError(path, f"cannot be read as weights{reason}", expected) from error
 
 

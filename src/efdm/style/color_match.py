@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from operator import add
+from operator import add, index
 from typing import Any
 
 import torch
@@ -275,7 +275,7 @@ def _match_floats(planes: Planes, reference: Reference, ties: str, seed: int, to
 def _match_joint(planes: Planes, reference: Reference, ties: str, seed: int) -> Tensor:
     x = SPACES[reference.space].forward(planes.pick(ordered_unit(planes, ties, seed)))
     y = reference.floats().to(x)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(index(seed))
     matched = match_jointly(x[None], y[None], rotations=ROTATIONS, start="none", generator=generator)[0]
     if reference.space != "rgb" or not planes.levels:
         return from_space(matched, planes, reference.space)

@@ -14,6 +14,7 @@ from efdm.data.images import centre_crop
 from efdm.data.sheets import sheet
 from efdm.progress import Progress, Report, ignore
 from efdm.style.look import Look, corner_weights
+from efdm.style.plan import make_folder
 from efdm.style.stylizer import Stylizer
 
 PHOTOS = ("astronaut", "coffee", "cat", "rocket")
@@ -82,6 +83,7 @@ SHEETS: Mapping[str, Callable[[Studio], Tensor]] = {
 
 def write_sheets(stylizer: Stylizer, out: Path, *, side: int = 256, progress: Report = ignore) -> list[Path]:
     """Write all sheets into the folder ``out`` and return their paths."""
+    make_folder(out)  # before the work
     studio = Studio(stylizer, side, progress)
     for name, make in SHEETS.items():
         write_picture(out / name, make(studio))

@@ -59,7 +59,9 @@ def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, 
         if plan.saving.skips(plan.out):
             return Result(0, skipped=1)
         prepared = plan.looks[0].prepare(stylizer, options)
-        return Result(stylize_video(plan.content, plan.out, stylizer, options, **prepared, progress=progress))
+        with report_failure(str(plan.content), None):  # names the video if memory runs out
+            frames = stylize_video(plan.content, plan.out, stylizer, options, **prepared, progress=progress)
+        return Result(frames)
     pairs = [(look, source) for look in plan.looks for source in plan.contents]
     missing = {(look, source) for look, source in pairs if not plan.saving.skips(plan.target(source, look))}
     if not missing:

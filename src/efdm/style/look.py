@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from torch import Tensor
 
 from efdm.data import read_mask, resize
+from efdm.data.images import from_image, to_mask
 from efdm.ops import PreparedStyle, interpolate_styles
 from efdm.text import plural
 
-# (h, w) of bool, uint8, or floats in [0, 1], or the path of a picture; "Any" covers arrays and grey PIL images
+# (h, w) of bool, uint8, or floats in [0, 1], or the path of a picture; "Any" covers arrays and PIL images
 AnyMask = Tensor | str | os.PathLike[str] | Any
 
 SAME_COLOR = 0.12  # difference from the median colour, in every channel, within which a pixel counts as empty
@@ -160,7 +162,14 @@ def checked_mask(mask: AnyMask | None, picture: Tensor, role: str) -> Tensor | N
     size = tuple(picture.shape[-2:])
     if isinstance(mask, str | os.PathLike):
         mask = resize(read_mask(mask)[None], size)[0]
-    mask = mask if isinstance(mask, Tensor) else torch.from_numpy(np.array(mask))
+    elif isinstance(mask, Image.Image):
+        mask = to_mask(from_image(mask), f"the {role} mask")
+    elif not isinstance(mask, Tensor):
+        array = np.array(mask)
+        if array.dtype.kind not in "biuf":
+            kind = type(mask).__name__
+            raise TypeError(f"{role} mask must be a path, a PIL image, or an array or tensor of numbers, got {kind}")
+        mask = torch.from_numpy(array)
     if mask.shape != size:
         raise ValueError(f"{role} mask must have the size of the {role}, {size}, got {tuple(mask.shape)}")
     scale = 255 if mask.dtype == torch.uint8 else 1

@@ -65,7 +65,9 @@ def match_files(
         check_overwrite([out], inputs)
         if saving.skips(out):
             return Result(0, skipped=1)
-        return Result(match_video(first, read_references(references, options), out, options, progress=progress))
+        reference = read_references(references, options)
+        with report_failure(str(first), None):  # names the video if memory runs out
+            return Result(match_video(first, reference, out, options, progress=progress))
     if first.exists() and is_file(out, contents, f"the pictures of {first}", (*WRITABLE, *ARRAYS)):
         targets = {Source(first.name, first.stem, first): out}
     else:

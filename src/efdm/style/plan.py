@@ -10,9 +10,9 @@ from typing import Any, Literal, get_args
 
 from efdm.data import WRITABLE, PictureError, Source
 from efdm.data.embedded import styles as painted_styles
-from efdm.data.folders import VIDEOS, is_video, list_paths, scan_pictures
+from efdm.data.folders import VIDEOS, NoPicturesError, is_video, list_paths, scan_pictures
 from efdm.data.results import Saving
-from efdm.data.video_formats import video_format
+from efdm.data.video_formats import VIDEO_FORMATS, video_format
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.style.look import normalize_weights
@@ -123,7 +123,12 @@ def find_contents(paths: Sequence[Path], out: Path) -> tuple[list[Source], list[
         if reason:
             notes.append(f"{path} skipped; {reason}")
             continue
-        pictures, about = scan_pictures(path, without=out)
+        try:
+            pictures, about = scan_pictures(path, without=out)
+        except NoPicturesError as error:
+            if len(paths) == 1:
+                raise
+            pictures, about = [], [str(error)]
         sources, notes = sources + pictures, notes + about
     if not sources:
         raise PictureError("; ".join(notes))
@@ -191,7 +196,7 @@ def is_file(out: Path, contents: Sequence[Path], results: str, extensions: Colle
     if single and suffix not in extensions:
         allowed = ", ".join(dict.fromkeys(extensions))
         raise SettingError(f"{out} cannot be written as a picture; the extension must be one of {allowed}", "out")
-    if not single and suffix in extensions:
+    if not single and suffix in (*extensions, *VIDEO_FORMATS):
         message = f"{out} is a single file; {results} need a folder"
         if one_picture:
             raise SettingError(f"{message}, or mix='equal' for one look", ("out", "mix"))

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import index
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -233,7 +234,7 @@ class Stylizer:
 
     def _run_region(self, rgb: Tensor, shape: Sequence[int], region: Region, options: StylizeOptions) -> Tensor:
         """Return the output for one region, after passes at smaller sizes."""
-        generator = torch.Generator(self.device).manual_seed(options.seed) if options.ties == "random" else None
+        generator = torch.Generator(self.device).manual_seed(index(options.seed)) if options.ties == "random" else None
         arguments = match_options(self.network, options.method, options.ties, options.tolerance, generator)
         output: Tensor | None = None
         stroke = options.stroke

@@ -49,9 +49,14 @@ def is_expected(error: Exception) -> bool:
 def sentence(error: Exception) -> str:
     """Return the message of an error, followed by the options that can resolve it."""
     if is_out_of_memory(error):
-        text = str(error) if isinstance(error, OutOfMemoryError) else "not enough memory"
-        on_gpu = "CUDA" in f"{error} {error.__cause__}"
-        return f"{text}; try a smaller {_option('size') or 'picture'}{' or --device cpu' if on_gpu else ''}"
+        named, size = isinstance(error, OutOfMemoryError), _option("size")
+        remedies = {
+            "make it smaller": named,  # a smaller --size does not help if the file itself does not fit
+            f"try a smaller {size or 'picture'}": size or not named,
+            "try --device cpu": "CUDA" in f"{error} {error.__cause__}",
+        }
+        advice = ", or ".join(text for text, applies in remedies.items() if applies)
+        return f"{error if named else 'not enough memory'}; {advice}"
     if isinstance(error, OSError) and error.filename is not None:
         return describe_os_error(error, error.filename)
     options = ", ".join(filter(None, map(_option, getattr(error, "settings", ()))))

@@ -124,7 +124,7 @@ def _copy(path: Path, copy: Path) -> Path:
     with sys.stdin.buffer if path == PIPE else path.open("rb") as file:
         data = file.read(MAX_MEMBER_BYTES + 1)
     if len(data) > MAX_MEMBER_BYTES:
-        raise SettingError(f"{path} has more than {MAX_MEMBER_BYTES} bytes, the limit of a picture from a pipe")
+        raise SettingError(f"{path} has more than {MAX_MEMBER_BYTES} bytes, the limit for a pipe")
     write_bytes(copy, data)
     return copy
 

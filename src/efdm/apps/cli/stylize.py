@@ -18,7 +18,7 @@ from efdm.data.results import Saving
 from efdm.errors import SettingError
 from efdm.models.weights import pretrained
 from efdm.ops import MATCHERS
-from efdm.ops.choices import CHOICES
+from efdm.ops.choices import CHOICES, check_choice
 from efdm.style import Stylizer
 from efdm.style.color import COLORS
 from efdm.style.jobs import stylize_files, stylize_job
@@ -103,6 +103,7 @@ def stylize(
         options = StylizeOptions(**given_fields(context, StylizeOptions) | parsed)
         saving = Saving(format, quality, "skip" if skip_existing else "replace")
         jobs, on = files.JobOptions(shard, engine, workers, output), resolve_device(device)
+        check_choice("precision", precision, ("auto", *PRECISIONS))
         precision = fast_precision(on) if precision == "auto" else precision
         if jobs.is_job(contents, out):
             if content_mask or style_mask:
