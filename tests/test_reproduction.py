@@ -106,7 +106,7 @@ def test_every_row_is_in_one_table() -> None:
 
 
 def test_styles_that_differ_in_higher_orders_only() -> None:
-    row = reproduction.of_diversity()
+    row = reproduction.diversity_row()
     assert row.verdict == HOLDS
     assert "0.00 (MixStyle)" in row.ours
 
