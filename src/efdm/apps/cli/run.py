@@ -16,7 +16,6 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Paths, Word, Words, choice, option, parse_pairs, parse_shard
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.recognition_options import Set
 from efdm.apps.cli.recognition_printing import print_data_warnings, print_skipped, print_tables, print_trials
 from efdm.errors import SettingError
 from efdm.lab.dg_preparation import prepare_dg_sweep
@@ -59,7 +58,7 @@ def dg(
     domains: Domains = None,
     shard: Shard = None,
     iterations: Iterations = None,
-    set_: Set = None,
+    set_: common.Set = None,
     device: Device = None,
     precision: Precision = None,
     speed: Speed = None,
@@ -95,7 +94,7 @@ def reid(
     shard: Shard = None,
     iterations: Iterations = None,
     layout: common.Layouts = None,
-    set_: Set = None,
+    set_: common.Set = None,
     device: Device = None,
     precision: Precision = None,
     speed: Speed = None,
