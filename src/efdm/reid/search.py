@@ -153,12 +153,11 @@ def search_files(
     run = functools.partial(search, model, size=size, top=top, progress=progress)
     read = functools.partial(read_pictures, layout=layout, size=size, progress=progress)
     read_query = functools.partial(read, query, other_names="unknown")
-    try:
-        inside = Path(query).resolve().relative_to(Path(gallery).resolve()).as_posix()
-    except ValueError:
+    part, whole = Path(query).resolve(), Path(gallery).resolve()
+    if not part.is_relative_to(whole):
         return run(read_query(), read(gallery))  # an error in the query is reported before a large gallery is read
-    pictures = read(gallery)
-    if inside == ".":
+    pictures, inside = read(gallery), part.relative_to(whole).as_posix()
+    if part == whole:
         return run(pictures, pictures)
     queries = [i for i, name in enumerate(pictures.names) if name == inside or name.startswith(f"{inside}/")]
     if not queries:
