@@ -23,7 +23,7 @@ from efdm.lab.recipe import Recipe, as_json
 from efdm.lab.records import RECORDS, append_records, by_run, complete, read_records
 from efdm.reid import PersonSets
 from efdm.training.files import write_json
-from efdm.training.folder import DONE, LOCK, check_unlocked
+from efdm.training.folder import DONE, ENVIRONMENT, LOCK, check_unlocked
 from efdm.training.settings import FILE as SETTINGS
 
 RECIPE, RUNS = "recipe.json", "runs"
@@ -68,15 +68,14 @@ def start_study(
     write_json(out / RECIPE, {**start, **study.data, "plan": plan_as_json(study.plan)})
     counts = description.get("splits", description["pictures"])
     machine = {**environment(device), "pictures": counts, "skipped": without_folders(data.skipped)}
-    path = out / "environment.json"
-    entries = json.loads(path.read_text()) if path.exists() else []
+    entries = json.loads((out / ENVIRONMENT).read_text()) if (out / ENVIRONMENT).exists() else []
     if (machine := json.loads(json.dumps(machine))) not in entries:
-        write_json(path, [*entries, machine])
+        write_json(out / ENVIRONMENT, [*entries, machine])
     for folder in map(Path, reuse):
-        check_same(_read(folder).data, description, folder)
-        known = read_study(folder).runs
+        other = read_study(folder)
+        check_same(other.data, description, folder)
         missing = dict.fromkeys(planned.run for planned in read_study(out).missing)
-        append_records(out / RECORDS, (record for run in missing for record in known.get(run, ())))
+        append_records(out / RECORDS, (record for run in missing for record in other.runs.get(run, ())))
     return read_study(out)
 
 

@@ -23,6 +23,7 @@ from efdm.lab.folder import RECIPE
 from efdm.lab.reid_preparation import prepare_reid_sweep, save_trials
 from efdm.lab.tasks import protocols_of
 from efdm.training import PRECISIONS, SPEEDS
+from efdm.training.folder import ENVIRONMENT
 
 RecipeName = Annotated[str, typer.Argument(help="Name of a recipe (see `list`) or path of a recipe file.")]
 Out = Annotated[Path, option("Folder for records, models and logs.", "--out", "-o")]
@@ -116,7 +117,7 @@ def reid(
 
 
 def _run(context: typer.Context, task: str, prepare: Prepare) -> tuple[lab.Study, Any]:
-    """Run the sweep of a command and print its tables. Return study and data."""
+    """Run the sweep of a command with the options in its ``context`` and print its tables. Return study and data."""
     params = context.params
     # Path, because older versions of typer convert paths after they fill in the parameters of the context
     recipe, out = lab.load_recipe(params["recipe"]), Path(params["out"])
@@ -139,7 +140,7 @@ def _run(context: typer.Context, task: str, prepare: Prepare) -> tuple[lab.Study
     except FloatingPointError:  # some runs diverged; the others finished
         print_tables(lab.tables(lab.read_study(out)))
         raise
-    print_skipped(data, out / "environment.json")
+    print_skipped(data, out / ENVIRONMENT)
     print_tables(lab.tables(study))
     print_text(f"\nrecords{', models and logs' if params['keep'] == 'models' else ''}: {out}")
     print_text(f"print the tables again: efdm {task} table {shlex.quote(str(out))}")
