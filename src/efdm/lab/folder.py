@@ -83,14 +83,12 @@ def _merged(before: Study, more: Study, folder: Path) -> Study:
     """Return a study with the notes and plans of both, without records. Raise unless they are parts of one sweep."""
     recipe, grid = more.recipe, hparam_grid(more.recipe)
     lost = {f"{p.row} {p.hparams}".strip() for p in before.plan if p.row not in recipe.rows or p.hparams not in grid}
-    problem = ""
-    if before.recipe.name != recipe.name:
-        problem = f"recipes {before.recipe.name!r} and {recipe.name!r}"
-    elif before.domains != more.domains:
-        problem = f"domains {', '.join(before.domains)} and {', '.join(more.domains)}"
-    elif lost:
-        problem = f"a recipe without {', '.join(sorted(lost))}"
-    if problem:
+    problems = {
+        f"recipes {before.recipe.name!r} and {recipe.name!r}": before.recipe.name != recipe.name,
+        f"domains {', '.join(before.domains)} and {', '.join(more.domains)}": before.domains != more.domains,
+        f"a recipe without {', '.join(sorted(lost))}": bool(lost),
+    }
+    if problem := next((words for words, differs in problems.items() if differs), ""):
         message = f"{folder} belongs to another sweep: {problem}; choose another folder"
         raise RunFolderError(message, folder, "other settings")
     check_same(before.data, more.data, folder)
