@@ -6,7 +6,6 @@ python benchmarks/reproduction.py --readme   update them in the document
 
 import json
 import math
-import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +42,7 @@ class Row(NamedTuple):
     paper: str
     ours: str
     verdict: str
-    record: str
+    record: str = ""  # the target of the network's link; the tables of style_report.py have a column for it
     difference: Difference | None = None  # not printed
 
 
@@ -80,15 +79,14 @@ def claim_rows(claim: Claim) -> Iterator[Row]:
         network = NETWORKS.get(recipe.settings["backbone"], recipe.settings["backbone"]) + VARIANTS.get(name, "")
         study = lab.read_study(folders()[name]) if compares and name in folders() else None
         if study is None or not pair <= {planned.row for planned in study.plan}:
-            record = f"`{name}`" if pair <= set(recipe.rows) else "-"
-            yield Row(claim.place, claim.text, network, paper, "-", ABSENT, record)
+            yield Row(claim.place, claim.text, network, paper, f"`{name}`" if pair <= set(recipe.rows) else "-", ABSENT)
             continue
         parts = {where: finished(part) for where, part in comparison_parts(study, claim.selection).items()}
         for where, found in compared(parts, study.recipe.orders, study.recipe.contrasts).items():
             if (d := found.get((claim.first, claim.second)) or reverse(found.get((claim.second, claim.first)))) is not None:
                 words = ", ".join(filter(None, [network, where]))
                 paper = published(claim, study.recipe.published, where)
-                record = linked(folders()[name])
+                record = page_of(folders()[name])
                 here = measured(d, parts[where])
                 yield Row(claim.place, claim.text, words, paper, here, verdict(d, claim.kind), record, d)
 
@@ -147,9 +145,8 @@ def folders() -> Mapping[str, Path]:
     return {json.loads(path.read_text())["recipe"]["name"]: path.parent for path in paths}
 
 
-def linked(folder: Path) -> str:
-    name = folder.relative_to(RESULTS).as_posix()
-    return f"[{name}](../results/{name}/README.md)"
+def page_of(folder: Path) -> str:
+    return f"../results/{folder.relative_to(RESULTS).as_posix()}/README.md"
 
 
 def gain_row(single: str, several: str, network: str) -> Row:
@@ -157,13 +154,15 @@ def gain_row(single: str, several: str, network: str) -> Row:
 
     The seeds of the two tables are independent, so the test is Welch's t-test.
     """
-    row = Row("Section 4.2", GAIN, network, "+0.8 → +2.7", "-", ABSENT, f"`{several}`, `{single}`")
+    row = Row("Section 4.2", GAIN, network, "+0.8 → +2.7", f"`{several}`, `{single}`", ABSENT)
     if not {single, several} <= set(folders()):
         return row
-    row = row._replace(verdict=INCOMPLETE, record=f"{linked(folders()[several])}, {linked(folders()[single])}")
+    both = [folders()[name] for name in (several, single)]
+    links = ", ".join(f"[{folder.relative_to(RESULTS).as_posix()}]({page_of(folder)})" for folder in both)
+    row = row._replace(ours=links, verdict=INCOMPLETE)
     gains = []
-    for name in (several, single):
-        (numbers,) = comparison_parts(lab.read_study(folders()[name]), "last").values()
+    for folder in both:
+        (numbers,) = comparison_parts(lab.read_study(folder), "last").values()
         before, after = (numbers.averages(method) for method in ("mixstyle", "efdmix-flow"))
         gains.append([after[seed] - before[seed] for seed in before if seed in after])
     if min(map(len, gains)) < 2:
@@ -171,7 +170,7 @@ def gain_row(single: str, several: str, network: str) -> Row:
     test = stats.ttest_ind(*gains[::-1], equal_var=False)
     change = " → ".join(mean_with_error(gain, "+.1f") for gain in gains)
     result = OPEN if test.pvalue >= ALPHA else HOLDS if test.statistic > 0 else FAILS
-    return row._replace(ours=f"{change} ({p_text(test.pvalue)}; {len(gains[1])} seeds)", verdict=result)
+    return row._replace(ours=f"{change} ({p_text(test.pvalue)}; {len(gains[1])} seeds); {links}", verdict=result)
 
 
 def not_gaussian(content: dict[str, Any]) -> tuple[str, bool]:
@@ -240,7 +239,7 @@ def figure_rows() -> Iterator[Row]:
         for network, name in FEATURES.items():
             path = RESULTS / name / f"{analysis}.json"
             words, holds = check(analysed(path))
-            yield Row(place, text, network, "figure", words, HOLDS if holds else FAILS, linked(path.parents[1]))
+            yield Row(place, text, network, "figure", words, HOLDS if holds else FAILS, page_of(path.parents[1]))
 
 
 def diversity_row() -> Row:
@@ -256,7 +255,7 @@ def diversity_row() -> Row:
     holds = changes["MixStyle"] < 1e-6 < 0.01 < changes["EFDMix"]
     text = "styles of equal mean and standard deviation give different augmentations with EFDMix, equal ones with MixStyle"
     here = f"a skewed style and its mirror image, weight 0.5: up to {words} standard deviations apart"
-    return Row("Section 3.2", text, "none, computed", "-", here, HOLDS if holds else FAILS, "-")
+    return Row("Section 3.2", text, "none, computed", "-", here, HOLDS if holds else FAILS)
 
 
 def time_row() -> Row:
@@ -266,8 +265,8 @@ def time_row() -> Row:
     mix, stop, flow, sorts = (times[name] for name in ("mixstyle", "efdmix", "efdmix-flow", "three_sort"))
     words = f"{mix:.2f} → {stop:.2f} (stop) and {flow:.2f} ms (flow); with the paper's pseudo-code {sorts:.2f} ms"
     result = HOLDS if max(stop, flow) <= 1.05 * mix else FAILS
-    claim, record = "EFDMix takes about as long as MixStyle (a training step at most 5 % longer)", "results/dg-cuda.json"
-    return Row("Section 4.3", claim, "ResNet-18, H200", "-", words, result, f"[{record}](../benchmarks/{record})")
+    claim = "EFDMix takes about as long as MixStyle (a training step at most 5 % longer)"
+    return Row("Section 4.3", claim, "ResNet-18, H200", "-", words, result, "../benchmarks/results/dg-cuda.json")
 
 
 @cache
@@ -285,18 +284,11 @@ def reproduction_table() -> str:
         lines, before = [], ("", "")
         for row in (row for row in rows() if row.place in places):
             claim = f"{row.place}: {row.claim}" if len(places) > 1 else row.claim
-            lines.append(["" if row[:2] == before else claim, *cells(row)])
+            network = f"[{row.network}]({row.record})" if row.record else row.network
+            lines.append(["" if row[:2] == before else claim, network, row.paper, row.ours, row.verdict])
             before = row[:2]
         sections.append(f"### {heading}\n\n{markdown(['claim', 'network', 'paper', 'here', 'verdict'], lines)}")
     return "\n\n".join(sections)
-
-
-def cells(row: Row) -> list[str]:
-    """Return the cells after the claim. The network links to the record; several records follow the numbers."""
-    link = re.fullmatch(r"\[[^]]*\](\(\S+\))", row.record)
-    network = f"[{row.network}]{link[1]}" if link else row.network
-    here = row.ours if link else "; ".join(words for words in (row.ours, row.record) if words != "-") or "-"
-    return [network, row.paper, here, row.verdict]
 
 
 def summary() -> str:
