@@ -20,7 +20,7 @@ MIXES = {
 }  # fmt: skip
 
 
-def times() -> list[dict[str, Any]]:
+def step_records() -> list[dict[str, Any]]:
     """Return the records of training steps."""
     return [read_record(f"dg-{device}.json") for device in ("cpu", "cuda")]
 
@@ -28,7 +28,7 @@ def times() -> list[dict[str, Any]]:
 def steps() -> dict[tuple[str, str], dict[str, Any]]:
     """Return the times of training steps by (machine, backbone)."""
     found = {}
-    for record in times():
+    for record in step_records():
         environment = record["environment"]
         machine = environment["device_name"] if environment["device"] == "cuda" else "one CPU core"
         found.update({(machine, row["backbone"]): row for row in record["steps"]})
@@ -46,22 +46,20 @@ def cost_table() -> str:
 
 
 PACS = ROOT / "results" / "pacs-resnet18" / "leave-one-out"
-# the README's rows
-MAIN = (
+README_METHODS = (
     "erm", "mixstyle", "mixstyle-flow", "mixstyle-labels", "efdmix", "efdmix-flow", "efdmix-labels", "efdmix-labels-flow",
     "dsu", "crossnorm", "distribution-noise",
 )  # fmt: skip
-PAPER = "paper"  # the source of a published line starts with this word if it is the EFDM paper
 
 
 def pacs_table() -> str:
     """Return the measured accuracies of the main methods with standard errors, next to the paper's averages."""
     study = lab.read_study(PACS)
     table = lab.accuracy_table(study, "last", std="error")
-    published = [line for line in study.recipe.published if line.source.startswith(PAPER)]
+    published = [line for line in study.recipe.published if line.source.startswith("paper")]  # the EFDM paper
     paper = {line.row: f"{line.values['average'][0]:.1f}" for line in published}
     paper |= {f"{row}-flow": average for row, average in paper.items() if row.startswith("efdmix")}  # the authors' code
-    here = [(method, cells) for method, source, *cells in table.rows if source == "here" and method in MAIN]
+    here = [(method, cells) for method, source, *cells in table.rows if source == "here" and method in README_METHODS]
     rows = [[f"`{method}`", *cells, paper.get(method, "")] for method, cells in here]
     what = "PACS, leave one domain out, ResNet-18, accuracy in % at the last step ± standard error over seeds:"
     made = markdown(["method", *(name.replace("_", " ") for name in table.head[2:]), "paper, ResNet-18"], rows)

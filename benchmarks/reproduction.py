@@ -6,7 +6,6 @@ python benchmarks/reproduction.py --readme   update them in the document
 
 import json
 import math
-import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +42,7 @@ class Row(NamedTuple):
     paper: str
     ours: str
     verdict: str
-    record: str
+    record: str = ""  # the target of the network's link; the tables of style_report.py have a column for it
     difference: Difference | None = None  # not printed
 
 
@@ -73,22 +72,23 @@ def claim_rows(claim: Claim) -> Iterator[Row]:
     pair = {claim.first, claim.second}
     for name in claim.recipes:
         recipe = lab.load_recipe(name)
-        made, paper = pair in map(set, compared_pairs(recipe.orders, recipe.contrasts)), published(claim, recipe.published)
-        if not made and (claim.paper or paper == "-"):
+        compares = pair in map(set, compared_pairs(recipe.orders, recipe.contrasts))
+        paper = published(claim, recipe.published)
+        if not compares and (claim.paper or paper == "-"):
             continue
         network = NETWORKS.get(recipe.settings["backbone"], recipe.settings["backbone"]) + VARIANTS.get(name, "")
-        study = lab.read_study(folders()[name]) if made and name in folders() else None
+        study = lab.read_study(folders()[name]) if compares and name in folders() else None
         if study is None or not pair <= {planned.row for planned in study.plan}:
-            record = f"`{name}`" if pair <= set(recipe.rows) else "-"
-            yield Row(claim.place, claim.text, network, paper, "-", ABSENT, record)
+            yield Row(claim.place, claim.text, network, paper, f"`{name}`" if pair <= set(recipe.rows) else "-", ABSENT)
             continue
         parts = {where: finished(part) for where, part in comparison_parts(study, claim.selection).items()}
         for where, found in compared(parts, study.recipe.orders, study.recipe.contrasts).items():
             if (d := found.get((claim.first, claim.second)) or reverse(found.get((claim.second, claim.first)))) is not None:
                 words = ", ".join(filter(None, [network, where]))
                 paper = published(claim, study.recipe.published, where)
-                record = linked(folders()[name])
-                yield Row(claim.place, claim.text, words, paper, ours(d, parts[where]), verdict(d, claim.kind), record, d)
+                record = page_of(folders()[name])
+                here = measured(d, parts[where])
+                yield Row(claim.place, claim.text, words, paper, here, verdict(d, claim.kind), record, d)
 
 
 def reverse(d: Difference | None) -> Difference | None:
@@ -119,17 +119,17 @@ def _values(lines: tuple[Published, ...], row: str, selection: str) -> dict[str,
     return {}
 
 
-def finished(made: Numbers) -> Numbers:
+def finished(numbers: Numbers) -> Numbers:
     """Return the numbers of complete seeds: an interrupted sweep is judged by the seeds that it finished."""
-    seeds = {row: {column: list(made.averages(row)) for column in made.columns} for row in made.rows}
-    return replace(made, seeds=seeds)
+    seeds = {row: {column: list(numbers.averages(row)) for column in numbers.columns} for row in numbers.rows}
+    return replace(numbers, seeds=seeds)
 
 
-def ours(d: Difference, made: Numbers) -> str:
+def measured(d: Difference, numbers: Numbers) -> str:
     """Return both averages with standard errors, and their difference with its error, p-value and number of seeds."""
     if d.verdict == "incomplete":
         return "no complete seed"
-    both = " → ".join(mean_with_error(list(made.averages(row).values())) for row in (d.first, d.second))
+    both = " → ".join(mean_with_error(list(numbers.averages(row).values())) for row in (d.first, d.second))
     tested = f", {p_text(d.p_holm)}" if d.seeds > 1 else ""
     return f"{both} ({with_error(d.mean, d.error, '+.1f')}{tested}; {plural(d.seeds, 'seed')})"
 
@@ -141,45 +141,45 @@ def mean_with_error(values: list[float], form: str = ".1f") -> str:
 @cache
 def folders() -> Mapping[str, Path]:
     """Return the folder of the committed records of each recipe."""
-    found = {}
-    for path in sorted(RESULTS.rglob("recipe.json")):
-        found.setdefault(json.loads(path.read_text())["recipe"]["name"], path.parent)
-    return found
+    paths = sorted(RESULTS.rglob("recipe.json"), reverse=True)  # the first folder of a recipe overrides the others
+    return {json.loads(path.read_text())["recipe"]["name"]: path.parent for path in paths}
 
 
-def linked(folder: Path) -> str:
-    name = folder.relative_to(RESULTS).as_posix()
-    return f"[{name}](../results/{name}/README.md)"
+def page_of(folder: Path) -> str:
+    return f"../results/{folder.relative_to(RESULTS).as_posix()}/README.md"
 
 
-def larger_gain(single: str, several: str, network: str) -> Row:
+def gain_row(single: str, several: str, network: str) -> Row:
     """Return the row that compares the gain of EFDMix over MixStyle with one and with three training domains.
 
     The seeds of the two tables are independent, so the test is Welch's t-test.
     """
-    row = Row("Section 4.2", GAIN, network, "+0.8 → +2.7", "-", ABSENT, f"`{several}`, `{single}`")
+    row = Row("Section 4.2", GAIN, network, "+0.8 → +2.7", f"`{several}`, `{single}`", ABSENT)
     if not {single, several} <= set(folders()):
         return row
-    row = row._replace(verdict=INCOMPLETE, record=f"{linked(folders()[several])}, {linked(folders()[single])}")
+    both = [folders()[name] for name in (several, single)]
+    links = ", ".join(f"[{folder.relative_to(RESULTS).as_posix()}]({page_of(folder)})" for folder in both)
+    row = row._replace(ours=links, verdict=INCOMPLETE)
     gains = []
-    for name in (several, single):
-        (made,) = comparison_parts(lab.read_study(folders()[name]), "last").values()
-        before, after = (made.averages(method) for method in ("mixstyle", "efdmix-flow"))
+    for folder in both:
+        (numbers,) = comparison_parts(lab.read_study(folder), "last").values()
+        before, after = (numbers.averages(method) for method in ("mixstyle", "efdmix-flow"))
         gains.append([after[seed] - before[seed] for seed in before if seed in after])
     if min(map(len, gains)) < 2:
         return row
     test = stats.ttest_ind(*gains[::-1], equal_var=False)
     change = " → ".join(mean_with_error(gain, "+.1f") for gain in gains)
-    said = OPEN if test.pvalue >= ALPHA else HOLDS if test.statistic > 0 else FAILS
-    return row._replace(ours=f"{change} ({p_text(test.pvalue)}; {len(gains[1])} seeds)", verdict=said)
+    result = OPEN if test.pvalue >= ALPHA else HOLDS if test.statistic > 0 else FAILS
+    return row._replace(ours=f"{change} ({p_text(test.pvalue)}; {len(gains[1])} seeds); {links}", verdict=result)
 
 
-def of_histogram(content: dict[str, Any]) -> tuple[str, bool]:
-    found = [domain["median_over_channels"]["kurtosis"] for domain in content["domains"].values()]
-    return f"kurtosis of the median channel {min(found):.1f} to {max(found):.1f}", all(abs(k - 3) > 0.5 for k in found)
+def not_gaussian(content: dict[str, Any]) -> tuple[str, bool]:
+    kurtosis = [domain["median_over_channels"]["kurtosis"] for domain in content["domains"].values()]
+    words = f"kurtosis of the median channel {min(kurtosis):.1f} to {max(kurtosis):.1f}"
+    return words, all(abs(k - 3) > 0.5 for k in kurtosis)
 
 
-def of_pictures(content: dict[str, Any]) -> tuple[str, bool]:
+def equal_in_pictures(content: dict[str, Any]) -> tuple[str, bool]:
     (percent,) = (row["percent"] for row in content["rows"] if row["stage"] == "pictures")
     return f"{percent:.1f} %", percent > 95
 
@@ -191,32 +191,33 @@ def _shares(content: dict[str, Any], activation: str) -> dict[str, float]:
     return {row["stage"]: inner.get(row["stage"], row["percent"]) for row in rows if row["at"] == "output"}
 
 
-def of_activations(content: dict[str, Any]) -> tuple[str, bool]:
-    own, other = _shares(content, "own"), _shares(content, "prelu")
-    words = "; ".join(f"{stage} {own[stage]:.0f} and {other[stage]:.0f} %" for stage in own)
-    return words, all(own[stage] > other[stage] for stage in own)
+def fewer_with_prelu(content: dict[str, Any]) -> tuple[str, bool]:
+    relu, prelu = _shares(content, "own"), _shares(content, "prelu")
+    words = "; ".join(f"{stage} {relu[stage]:.0f} and {prelu[stage]:.0f} %" for stage in relu)
+    return words, all(relu[stage] > prelu[stage] for stage in relu)
 
 
-def of_depth(content: dict[str, Any], activation: str = "own") -> tuple[str, bool]:
-    found = _shares(content, activation).values()
-    return ", ".join(f"{share:.0f} %" for share in found), all(a >= b for a, b in pairwise(found))
+def decreasing(content: dict[str, Any], key: str) -> tuple[str, bool]:
+    shares = _shares(content, key).values()
+    return ", ".join(f"{share:.0f} %" for share in shares), all(a >= b for a, b in pairwise(shares))
 
 
-def of_statistic(content: dict[str, Any], name: str) -> tuple[str, bool]:
-    found, chance = content["accuracy"][name], content["chance"]
-    words = f"a linear probe predicts the domain with {100 * found['mean']:.0f} % (chance {100 * chance:.0f} %)"
-    return words, found["mean"] - 2 * found["std_over_folds"] > chance
+def separates_domains(content: dict[str, Any], statistic: str) -> tuple[str, bool]:
+    accuracy, chance = content["accuracy"][statistic], content["chance"]
+    words = f"a linear probe predicts the domain with {100 * accuracy['mean']:.0f} % (chance {100 * chance:.0f} %)"
+    return words, accuracy["mean"] - 2 * accuracy["std_over_folds"] > chance
 
 
 FEATURES = {"ResNet-18": "pacs-resnet18/features/erm", "MobileNetV2": "pacs/features/erm"}
+# place, claim, analysis, and the check of its numbers, which returns them in words and whether the claim holds
 FIGURES: tuple[tuple[str, str, str, Callable[[dict[str, Any]], tuple[str, bool]]], ...] = (
-    ("Figure 1", "features of a channel are not Gaussian (kurtosis 3)", "histogram", of_histogram),
-    ("Figure 3", "nearly all values of a picture occur more than once", "ties", of_pictures),
-    ("Figure 3", "ReLU gives more equal values than PReLU", "ties", of_activations),
-    ("Figure 3", "with ReLU, the share of equal values decreases with depth", "ties", of_depth),
-    ("Figure 3", "with PReLU, the share of equal values decreases with depth", "ties", lambda c: of_depth(c, "prelu")),
+    ("Figure 1", "features of a channel are not Gaussian (kurtosis 3)", "histogram", not_gaussian),
+    ("Figure 3", "nearly all values of a picture occur more than once", "ties", equal_in_pictures),
+    ("Figure 3", "ReLU gives more equal values than PReLU", "ties", fewer_with_prelu),
+    ("Figure 3", "with ReLU, the share of equal values decreases with depth", "ties", partial(decreasing, key="own")),
+    ("Figure 3", "with PReLU, the share of equal values decreases with depth", "ties", partial(decreasing, key="prelu")),
     *(
-        ("Figure 4", f"{name.replace('_', ' ')} separates the domains", "tsne", partial(of_statistic, name=name))
+        ("Figure 4", f"{name.replace('_', ' ')} separates the domains", "tsne", partial(separates_domains, statistic=name))
         for name in ("skewness", "kurtosis", "infinity_norm")
     ),
 )
@@ -232,16 +233,16 @@ def analysed(path: Path) -> dict[str, Any]:
     return content
 
 
-def of_figures() -> Iterator[Row]:
+def figure_rows() -> Iterator[Row]:
     """Yield the claims that are checked on one model, without repetitions: they hold or do not hold."""
-    for place, text, analysis, says in FIGURES:
+    for place, text, analysis, check in FIGURES:
         for network, name in FEATURES.items():
             path = RESULTS / name / f"{analysis}.json"
-            words, holds = says(analysed(path))
-            yield Row(place, text, network, "figure", words, HOLDS if holds else FAILS, linked(path.parents[1]))
+            words, holds = check(analysed(path))
+            yield Row(place, text, network, "figure", words, HOLDS if holds else FAILS, page_of(path.parents[1]))
 
 
-def of_diversity() -> Row:
+def diversity_row() -> Row:
     """Return the row that augments one content with a skewed style and with its mirror image, which has the same moments."""
     ranks = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000
     content, style = (2 * math.pi * ranks).sin().view(1, 1, -1), -ranks.log().view(1, 1, -1)
@@ -253,74 +254,66 @@ def of_diversity() -> Row:
     words = " and ".join(f"{change:.2f} ({name})" for name, change in changes.items())
     holds = changes["MixStyle"] < 1e-6 < 0.01 < changes["EFDMix"]
     text = "styles of equal mean and standard deviation give different augmentations with EFDMix, equal ones with MixStyle"
-    ours = f"a skewed style and its mirror image, weight 0.5: up to {words} standard deviations apart"
-    return Row("Section 3.2", text, "none, computed", "-", ours, HOLDS if holds else FAILS, "-")
+    here = f"a skewed style and its mirror image, weight 0.5: up to {words} standard deviations apart"
+    return Row("Section 3.2", text, "none, computed", "-", here, HOLDS if holds else FAILS)
 
 
-def of_times() -> Row:
+def time_row() -> Row:
     """Return the row that compares the times of a training step on a GPU."""
     (step,) = read_record("dg-cuda.json")["steps"]
-    times = {name: found["median_ms"] for name, found in step["times"].items()}
-    stop, flow, mixstyle, sorts = (times[name] for name in ("efdmix", "efdmix-flow", "mixstyle", "three_sort"))
-    words = f"{mixstyle:.2f} → {stop:.2f} (stop) and {flow:.2f} ms (flow); with the paper's pseudo-code {sorts:.2f} ms"
-    said = HOLDS if max(stop, flow) <= 1.05 * mixstyle else FAILS
-    claim, record = "EFDMix takes about as long as MixStyle (a training step at most 5 % longer)", "results/dg-cuda.json"
-    return Row("Section 4.3", claim, "ResNet-18, H200", "-", words, said, f"[{record}](../benchmarks/{record})")
+    times = {name: time["median_ms"] for name, time in step["times"].items()}
+    mix, stop, flow, sorts = (times[name] for name in ("mixstyle", "efdmix", "efdmix-flow", "three_sort"))
+    words = f"{mix:.2f} → {stop:.2f} (stop) and {flow:.2f} ms (flow); with the paper's pseudo-code {sorts:.2f} ms"
+    result = HOLDS if max(stop, flow) <= 1.05 * mix else FAILS
+    claim = "EFDMix takes about as long as MixStyle (a training step at most 5 % longer)"
+    return Row("Section 4.3", claim, "ResNet-18, H200", "-", words, result, "../benchmarks/results/dg-cuda.json")
 
 
-def rows() -> list[Row]:
+@cache
+def rows() -> tuple[Row, ...]:
     """Return all rows in the order of the document."""
-    gains = (
-        larger_gain(f"pacs_single_source_{name}", f"pacs_leave_one_out_{name}", network) for network, name in BOTH.items()
-    )
-    return [*of_figures(), *(row for claim in CLAIMS for row in claim_rows(claim)), of_diversity(), *gains, of_times()]
+    gains = (gain_row(f"pacs_single_source_{name}", f"pacs_leave_one_out_{name}", network) for network, name in BOTH.items())
+    claimed = (row for claim in CLAIMS for row in claim_rows(claim))
+    return (*figure_rows(), *claimed, diversity_row(), *gains, time_row())
 
 
 def reproduction_table() -> str:
     """Return a table for each of `SECTIONS`; a claim is printed once for all networks."""
-    made, sections = rows(), []
+    sections = []
     for heading, places in SECTIONS.items():
         lines, before = [], ("", "")
-        for row in (row for row in made if row.place in places):
+        for row in (row for row in rows() if row.place in places):
             claim = f"{row.place}: {row.claim}" if len(places) > 1 else row.claim
-            lines.append(["" if row[:2] == before else claim, *cells(row)])
+            network = f"[{row.network}]({row.record})" if row.record else row.network
+            lines.append(["" if row[:2] == before else claim, network, row.paper, row.ours, row.verdict])
             before = row[:2]
         sections.append(f"### {heading}\n\n{markdown(['claim', 'network', 'paper', 'here', 'verdict'], lines)}")
     return "\n\n".join(sections)
 
 
-def cells(row: Row) -> list[str]:
-    """Return the cells after the claim. The network links to the record; several records follow the numbers."""
-    link = re.fullmatch(r"\[[^]]*\](\(\S+\))", row.record)
-    network = f"[{row.network}]{link[1]}" if link else row.network
-    here = row.ours if link else "; ".join(words for words in (row.ours, row.record) if words != "-") or "-"
-    return [network, row.paper, here, row.verdict]
-
-
 def summary() -> str:
     """Return how many rows have each verdict."""
-    made = rows()
-    verdicts = Counter(row.verdict for row in made)
-    untested = sum(row.verdict == HOLDS and row.difference is None for row in made)
+    verdicts = Counter(row.verdict for row in rows())
+    untested = sum(row.verdict == HOLDS and row.difference is None for row in rows())
     counts = ", ".join(f"{verdicts[name]} {name}" for name in (HOLDS, FAILS, OPEN, INCOMPLETE, ABSENT) if verdicts[name])
     note = f"Of those that hold, {untested} are observations on one model, computations or times, without a test over seeds."
     return f"Domain generalization and re-identification, {verdicts.total()} rows: {counts}. {note}"
 
 
-def single_correction(made: Sequence[Row]) -> str:
+def single_correction(judged: Sequence[Row]) -> str:
     """Return which differences would no longer be significant with one correction for all comparisons with ResNet-18.
 
     A comparison whose runs appear in two tables counts once, with the p-value of the first.
     """
     unique: dict[tuple[str, str, float], tuple[Row, Difference]] = {}
-    for row in made:
+    for row in judged:
         if (d := row.difference) is not None and row.network.startswith("ResNet-18"):
             unique.setdefault((d.first, d.second, d.mean), (row, d))
-    found = zip(unique.values(), holm(d for _, d in unique.values()), strict=True)
-    both = [(row, together) for (row, alone), together in found if alone.verdict == "significant"]
-    lost = [(row, d.p_holm) for row, d in both if d.verdict != "significant"]
+    corrected = zip(unique.values(), holm(d for _, d in unique.values()), strict=True)
+    significant = [(row, together) for (row, alone), together in corrected if alone.verdict == "significant"]
+    lost = [(row, d.p_holm) for row, d in significant if d.verdict != "significant"]
     lines = [f"- {row.place}, {row.network}: {row.claim} ({p_text(p)})" for row, p in lost]
-    kept = f"{len(both) - len(lost)} of the {len(both)} significant differences would remain"
+    kept = f"{len(significant) - len(lost)} of the {len(significant)} significant differences would remain"
     start = f"With one correction for all {len(unique)} comparisons with ResNet-18 below, {kept}"
     return "\n".join([f"{start}. These would not:", "", *lines] if lost else [f"{start}."])
 
@@ -336,12 +329,12 @@ def agreement(a: Difference, b: Difference) -> str:
 
 def networks_table(*networks: str) -> str:
     """Return the differences that were measured with both of two networks, and whether they agree."""
-    found: dict[tuple[str, str], dict[str, Difference]] = {}
+    by_claim: dict[tuple[str, str], dict[str, Difference]] = {}
     for row in rows():
         if row.difference is not None and row.difference.seeds > 1:
-            found.setdefault((row.place, row.claim), {})[row.network] = row.difference
+            by_claim.setdefault((row.place, row.claim), {})[row.network] = row.difference
     lines = []
-    for (place, claim), by_network in found.items():
+    for (place, claim), by_network in by_claim.items():
         if set(networks) <= set(by_network):
             a, b = (by_network[network] for network in networks)
             lines.append([place, claim, *(with_error(d.mean, d.error, "+.1f") for d in (a, b)), agreement(a, b)])

@@ -241,7 +241,7 @@ def test_the_cost_of_mixing() -> None:
     assert found.keys() == most.keys()
     for what, row in found.items():
         assert row["times"]["efdmix"]["to_erm"] <= most[what], what
-    rows = [row for record in lab_report.times() for row in record["lanes"] if row["backbone"] == "resnet18"]
+    rows = [row for record in lab_report.step_records() for row in record["lanes"] if row["backbone"] == "resnet18"]
     lanes = {row["lanes"]: row for row in rows}
     assert lanes[1]["run_seconds"] <= 45
     words = words_of("docs/guide/domain-generalization.md")

@@ -59,7 +59,7 @@ def difference(numbers: Numbers, first: str, second: str) -> Difference:
     """Return ``second`` minus ``first``, tested over seeds. ``p_holm`` equals ``p`` until `holm` corrects it."""
     from scipy import stats  # takes a second to import
 
-    pairs, expected = numbers.pairs(first, second)
+    pairs, expected = numbers.differences(first, second)
     seeds = sorted({seed for _, seed in pairs})
     averages = [statistics.fmean(v for (_, s), v in pairs.items() if s == seed) for seed in seeds]
     columns = {c: [v for (column, _), v in pairs.items() if column == c] for c in numbers.columns}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,14 +80,17 @@ def prepare_classifier(
     ``resume``, the settings are those of the run, and ``changes`` may only repeat them or choose another device.
     """
     dataset = dataset_name(sources)
-    load = partial(load_dataset, dataset, sources)
+
+    def load(settings: Settings, **options: Any) -> DomainSet:
+        domains = settings.train_domains + settings.test_domains
+        return load_dataset(dataset, sources, settings.size, domains=domains, **options)
+
     check_outside(out, sources)
     finished = check_run_folder(out, resume=resume)
     if resume:
         settings = resumed(Settings, out, changes)
-        used: Any = {"size": settings.size, "domains": settings.train_domains + settings.test_domains}
-        _check_same_pictures(load(**used, storage="stream"), out)
-        return settings, None if finished else load(**used, storage=storage, progress=progress)
+        _check_same_pictures(load(settings, storage="stream"), out)
+        return settings, None if finished else load(settings, storage=storage, progress=progress)
     known = {**default_settings(dataset, changes.get("backbone")), **changes}
     known |= device_settings(known)
     check_choice("method", known["method"], METHODS)
@@ -96,10 +98,10 @@ def prepare_classifier(
     listing = list_domains(dataset, sources)
     check_classes(listing)
     known |= _choose_domains(listing, changes)
-    _with_defaults(known, Settings.batch).check()  # before the pictures are read, so their number is a guess
+    preliminary = _with_defaults(known, Settings.batch)  # the number of pictures is not known yet
+    preliminary.check()
     known["stages"] = choose_stages(known, Settings)
-    used = {"size": known.get("size", Settings.size), "domains": known["train_domains"] + known["test_domains"]}
-    data = load(**used, storage=storage, progress=progress)
+    data = load(preliminary, storage=storage, progress=progress)
     settings = _with_defaults(known, len(data.select(known["train_domains"], "train")))
     settings.check()
     out.mkdir(parents=True, exist_ok=True)

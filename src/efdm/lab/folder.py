@@ -23,7 +23,7 @@ from efdm.lab.recipe import Recipe, as_json
 from efdm.lab.records import RECORDS, append_records, by_run, complete, read_records
 from efdm.reid import PersonSets
 from efdm.training.files import write_json
-from efdm.training.folder import DONE, LOCK, check_unlocked
+from efdm.training.folder import DONE, ENVIRONMENT, LOCK, check_unlocked
 from efdm.training.settings import FILE as SETTINGS
 
 RECIPE, RUNS = "recipe.json", "runs"
@@ -68,15 +68,14 @@ def start_study(
     write_json(out / RECIPE, {**start, **study.data, "plan": plan_as_json(study.plan)})
     counts = description.get("splits", description["pictures"])
     machine = {**environment(device), "pictures": counts, "skipped": without_folders(data.skipped)}
-    path = out / "environment.json"
-    entries = json.loads(path.read_text()) if path.exists() else []
+    entries = json.loads((out / ENVIRONMENT).read_text()) if (out / ENVIRONMENT).exists() else []
     if (machine := json.loads(json.dumps(machine))) not in entries:
-        write_json(path, [*entries, machine])
+        write_json(out / ENVIRONMENT, [*entries, machine])
     for folder in map(Path, reuse):
-        check_same(_read(folder).data, description, folder)
-        known = read_study(folder).runs
+        other = read_study(folder)
+        check_same(other.data, description, folder)
         missing = dict.fromkeys(planned.run for planned in read_study(out).missing)
-        append_records(out / RECORDS, (record for run in missing for record in known.get(run, ())))
+        append_records(out / RECORDS, (record for run in missing for record in other.runs.get(run, ())))
     return read_study(out)
 
 
@@ -84,14 +83,12 @@ def _merged(before: Study, more: Study, folder: Path) -> Study:
     """Return a study with the notes and plans of both, without records. Raise unless they are parts of one sweep."""
     recipe, grid = more.recipe, hparam_grid(more.recipe)
     lost = {f"{p.row} {p.hparams}".strip() for p in before.plan if p.row not in recipe.rows or p.hparams not in grid}
-    problem = ""
-    if before.recipe.name != recipe.name:
-        problem = f"recipes {before.recipe.name!r} and {recipe.name!r}"
-    elif before.domains != more.domains:
-        problem = f"domains {', '.join(before.domains)} and {', '.join(more.domains)}"
-    elif lost:
-        problem = f"a recipe without {', '.join(sorted(lost))}"
-    if problem:
+    problems = {
+        f"recipes {before.recipe.name!r} and {recipe.name!r}": before.recipe.name != recipe.name,
+        f"domains {', '.join(before.domains)} and {', '.join(more.domains)}": before.domains != more.domains,
+        f"a recipe without {', '.join(sorted(lost))}": bool(lost),
+    }
+    if problem := next((words for words, differs in problems.items() if differs), ""):
         message = f"{folder} belongs to another sweep: {problem}; choose another folder"
         raise RunFolderError(message, folder, "other settings")
     check_same(before.data, more.data, folder)

@@ -37,16 +37,16 @@ NOISE_CONTRASTS = tuple((row, "distribution-noise") for row in ("erm", "efdmix-f
 STABLE = "efdmix-stable would equal efdmix bit for bit: the kernels sort equal values by position."
 
 
-def pacs_lengths(protocol: str, epochs: int) -> dict[str, dict[str, int]]:
-    """Return the iterations for each column: an epoch is one pass over the training lists, without an incomplete batch.
+def paper_lengths(protocol: str) -> dict[str, dict[str, int]]:
+    """Return the iterations of 50 epochs for each column. An epoch skips the last, incomplete batch of the training lists.
 
-    >>> pacs_lengths("single-source", 50)["photo"]
+    >>> paper_lengths("single-source")["photo"]
     {'iterations': 1150}
     """
     row = PROTOCOLS[protocol]
     train = {domain: sum(PICTURES[domain]) - CROSSVAL[domain] for domain in PICTURES}
     pictures = {row.column(cell): sum(train[domain] for domain in cell.train) for cell in row.cells(list(PICTURES))}
-    return {column: {"iterations": epochs * (count // PACS_PAPER["batch"])} for column, count in pictures.items()}
+    return {column: {"iterations": 50 * (count // PACS_PAPER["batch"])} for column, count in pictures.items()}
 
 
 def pacs_resnet(
@@ -70,7 +70,7 @@ def pacs_resnet(
         "data": "pacs",
         "methods": methods,
         "settings": {**common, **changes},
-        "columns": pacs_lengths(protocol, epochs=50) if schedule == "paper" else {},
+        "columns": paper_lengths(protocol) if schedule == "paper" else {},
         "selections": ("last",),
         "picture_size": 227,  # the stored size
         "published": lines,

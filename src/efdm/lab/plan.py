@@ -70,10 +70,11 @@ def expand(
     grid = enumerate(hparam_grid(recipe).items())
     runs = []
     # seeds vary slowest, so that an interrupted sweep has complete tables of fewer seeds
-    for seed, row, (draw, (hparams, values)), cell in product(recipe.seeds if seeds is None else seeds, rows, grid, cells):
+    seeds = recipe.seeds if seeds is None else seeds
+    for seed, row, (draw, (hparams, combination)), cell in product(seeds, rows, grid, cells):
         if recipe.draws:
-            values = drawn(draw, seed, recipe.rows[row].get("method", row), cell)
-        settings = resolved(_settings(recipe, row, cell, seed, values, changes))
+            combination = drawn(draw, seed, recipe.rows[row].get("method", row), cell)
+        settings = resolved(_settings(recipe, row, cell, seed, combination, changes))
         runs.append((Planned(row, hparams, cell, seed, identity(settings), public(settings)), settings))
     return runs
 
@@ -97,7 +98,7 @@ def display(value: Any) -> str:
 
 
 def _settings(
-    recipe: Recipe, row: str, cell: Cell, seed: int, hparams: Mapping[str, Any], changes: Mapping[str, Any]
+    recipe: Recipe, row: str, cell: Cell, seed: int, combination: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> RecognitionSettings:
     protocol, own = recipe.protocol_row, recipe.rows[row]
     method = own.get("method", row)
@@ -111,7 +112,7 @@ def _settings(
         **recipe.settings,
         **column,
         **own,
-        **hparams,
+        **combination,
         **changes,
         "method": method,
         "data": recipe.data + stored + protocol.split_words,
@@ -121,19 +122,19 @@ def _settings(
     })  # fmt: skip
 
 
-def merged(before: Iterable[Planned], more: Iterable[Planned], recipe: Recipe) -> list[Planned]:
+def merged(plan: Iterable[Planned], more: Iterable[Planned], recipe: Recipe) -> list[Planned]:
     """Return both plans merged, without duplicates. Raise a SettingError if runs of a row were started differently."""
-    by_place = {planned.place: planned for planned in before}
+    by_place = {planned.place: planned for planned in plan}
     by_group = {_group(planned, recipe): planned for planned in by_place.values()}
     varying = {*FIXED, *recipe.task_row.settings.movable} - {"data"}
     for planned in more:
-        earlier = by_place.setdefault(planned.place, planned)
-        if earlier.run == planned.run:
-            earlier = by_group.setdefault(_group(planned, recipe), planned)
-        names = [name for name in planned.settings if name in earlier.settings and name not in varying]
-        differing = [k for k in names if _as_json(planned.settings[k]) != _as_json(earlier.settings[k])]
-        if differing or (earlier.place == planned.place and earlier.run != planned.run):
-            words = ", ".join(f"{k} {earlier.settings[k]}, not {planned.settings[k]}" for k in differing)
+        same_place = by_place.setdefault(planned.place, planned)
+        same_group = by_group.setdefault(_group(planned, recipe), planned)
+        before = (same_group if same_place.run == planned.run else same_place).settings
+        names = [name for name in planned.settings if name in before and name not in varying]
+        differing = [k for k in names if _as_json(planned.settings[k]) != _as_json(before[k])]
+        if differing or same_place.run != planned.run:
+            words = ", ".join(f"{k} {before[k]}, not {planned.settings[k]}" for k in differing)
             problem = f"{planned.row} was started with {words or 'other settings'}"
             raise SettingError(f"{problem}; use these settings or another folder", differing)
     return list(by_place.values())

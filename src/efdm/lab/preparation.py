@@ -79,20 +79,20 @@ def device_settings(known: Mapping[str, Any], *, runs: Literal["one", "many"] = 
     return {"device": device, **{name: value for name, value in defaults.items() if name not in known}}
 
 
-def choose_stages(known: Mapping[str, Any], settings: type[RecognitionSettings], most: int | None = None) -> tuple[str, ...]:
-    """Return the stages of the settings, by default the first ``most`` at strides 4, 8, 16. Raise for an unknown stage."""
-    model = check_backbone(known, settings)
+def choose_stages(known: Mapping[str, Any], cls: type[RecognitionSettings], most: int | None = None) -> tuple[str, ...]:
+    """Return the stages in ``known``, by default the first ``most`` at strides 4, 8, 16. Raise for an unknown stage."""
+    model = check_backbone(known, cls)
     stages = tuple(known.get("stages") or (stages_at(model) or RecognitionSettings.stages)[:most])
-    if "stages" in known or settings.methods[known["method"]].inserts_layers():
+    if "stages" in known or cls.methods[known["method"]].inserts_layers():
         for stage in stages:
             find_stage(model, stage)
     return stages
 
 
-def check_backbone(settings: Mapping[str, Any], defaults: type[RecognitionSettings]) -> nn.Module:
+def check_backbone(known: Mapping[str, Any], cls: type[RecognitionSettings]) -> nn.Module:
     """Return the backbone with its weights. Raise `SettingError` if it does not accept pictures of the input size."""
-    name, weights = settings.get("backbone", defaults.backbone), settings.get("weights", defaults.weights)
-    height, width = height_and_width(settings.get("size", defaults.size))
+    name, weights = known.get("backbone", cls.backbone), known.get("weights", cls.weights)
+    height, width = height_and_width(known.get("size", cls.size))
     pixels = f"{height} x {width} pixels"
     check_memory(FEATURE_BYTES * height * width, f"features of a picture of {pixels}", remedy=SMALLER)
     model = build_backbone(name, 2, weights=weights)

@@ -53,7 +53,7 @@ def _line(backbone: str, columns: Sequence[str], row: str, source: str, cells: s
 _r18, _r50 = (partial(_line, backbone, (*PACS, AVERAGE)) for backbone in ("ResNet-18", "ResNet-50"))
 _retrieval = [f"{to} {score}" for to in ("market → grid", "grid → market") for score in ("mAP", "R1", "R5", "R10")]
 _osnet = partial(_line, "osnet_x1_0", _retrieval, seeds=None)
-_OWN = "MixStyle's paper"  # Zhou et al. 2021, as quoted in the source of the EFDM paper
+_MIXSTYLE = "MixStyle's paper"  # Zhou et al. 2021, as quoted in the source of the EFDM paper
 
 # (data, protocol, backbone) -> lines
 PUBLISHED: Mapping[tuple[str, str, str], tuple[Published, ...]] = {
@@ -73,9 +73,9 @@ PUBLISHED: Mapping[tuple[str, str, str], tuple[Published, ...]] = {
         _r18("cutmix", UNPRINTED, "74.6±0.7 71.8±0.6 95.6±0.4 65.3±0.8 76.8"),
         _r18("dropblock", UNPRINTED, "76.4±0.7 75.4±0.7 95.9±0.3 69.0±0.3 79.2"),
         _r18("mixstyle", UNPRINTED, "82.4±0.2 79.4±0.8 96.2±0.1 72.3±0.6 82.6"),
-        _r18("mixstyle", _OWN, "82.3±0.2 79.0±0.3 96.3±0.3 73.8±0.9 82.8", None),
+        _r18("mixstyle", _MIXSTYLE, "82.3±0.2 79.0±0.3 96.3±0.3 73.8±0.9 82.8", None),
         _r18("mixstyle-labels", PRINTED, "83.1±0.8 78.6±0.9 95.9±0.4 74.2±2.7 82.9"),
-        _r18("mixstyle-labels", _OWN, "84.1±0.4 78.8±0.4 96.1±0.3 75.9±0.9 83.7", None),
+        _r18("mixstyle-labels", _MIXSTYLE, "84.1±0.4 78.8±0.4 96.1±0.3 75.9±0.9 83.7", None),
         _r18("efdmix", UNPRINTED, "83.2±0.7 79.8±0.8 96.5±0.3 74.1±0.6 83.4"),
         _r18("efdmix-labels", PRINTED, "83.9±0.4 79.4±0.7 96.8±0.4 75.0±0.7 83.9"),
     ),

@@ -147,7 +147,7 @@ def as_json(recipe: Recipe) -> dict[str, Any]:
 
 
 def recipes(task: str = "") -> dict[str, str]:
-    """Return the names of the packaged recipes, or of those of a task, and the first lines of their docstrings."""
+    """Return the first docstring line of each packaged recipe, or of those of a task, by name. No file is executed."""
     paths = [path for path in sorted(FOLDER.glob("*.py")) if path.stem[0] != "_"]
     of_task = {path.stem: "reid" if path.stem.startswith("reid_") else "dg" for path in paths}
     return {path.stem: docstring(path).partition("\n")[0] for path in paths if task in ("", of_task[path.stem])}

@@ -27,7 +27,7 @@ def as_csv(table: Table) -> str:
     """Return the cells without title and caption. Missing values are empty, so that columns parse as numbers."""
     bare = [["" if cell == MISSING else cell for cell in row] for row in (table.head, *table.rows)]
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(table.plain or bare)
+    csv.writer(out, lineterminator="\n").writerows(table.csv or bare)
     return out.getvalue()
 
 

@@ -33,7 +33,7 @@ class Table:
     head: list[str]
     rows: list[list[str]]
     caption: list[str]  # sentences
-    plain: list[list[str]] | None = None  # head and rows for CSV, if they differ: numbers without text
+    csv: list[list[str]] | None = None  # head and rows for CSV, if they differ: numbers without text
 
 
 def accuracy_table(study: Study, selection: str = "last", score: str = "", std: str = "") -> Table:
@@ -56,15 +56,15 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
         cells += [_average(shown, row, std)] if len(scores) == 1 else []
         lines.append((row, "here", _seed_count(shown, row), cells))
         lines += [_published_line(line, columns) for line in published if line.row == row]
-    first = ["method", "source", "seeds"]
-    plain = [[*first, *(f"{column} {what}" for column in columns for what in ("mean", STDS[std].short))]]
+    head = ["method", "source", "seeds"]
+    csv = [[*head, *(f"{column} {what}" for column in columns for what in ("mean", STDS[std].short))]]
     for row, source, seeds, cells in lines:
         parts = [part for cell in cells for part in _csv_cells(cell, source == "here" or std == PUBLISHED_STD)]
-        plain.append([row, source, seeds if seeds.isdigit() else "", *parts])
+        csv.append([row, source, seeds if seeds.isdigit() else "", *parts])
     rows = [[row, source, seeds, *map(_text, cells)] for row, source, seeds, cells in lines]
     title = f"{recipe.name or recipe.data}: {selection}{_score_suffix(study, ', '.join(scores))}"
     caption = accuracy_sentences(study, shown, selection, scores[0], std, published)
-    return Table(title, [*first, *columns], rows, caption, plain)
+    return Table(title, [*head, *columns], rows, caption, csv)
 
 
 def score_groups(recipe: Recipe) -> list[tuple[str, ...]]:
@@ -136,14 +136,13 @@ def comparison_table(study: Study, selection: str = "last", family: Literal["mai
     if family == "separate":
         recipe = replace(recipe, orders=(), contrasts=recipe.separate_contrasts)
     parts = comparison_parts(study, selection)
-    first = next(iter(parts.values()))
+    shown = next(iter(parts.values()))
     by_direction = recipe.protocol_row.heading == "direction"
-    run = [[row for row in chain if row in first.rows] for chain in recipe.orders]
-    by_part = compared(parts, run, recipe.contrasts)
+    chains = [[row for row in chain if row in shown.rows] for chain in recipe.orders]
+    by_part = compared(parts, chains, recipe.contrasts)
     by_prefix = {f"{part}: " if part else "": differences for part, differences in by_part.items()}
     count = sum(map(len, by_prefix.values()))
-    orders = [chain for chain in recipe.orders if set(chain) <= set(first.rows)]
-    missing = dict.fromkeys(row for rows in (*recipe.orders, *recipe.contrasts) for row in rows if row not in first.rows)
+    missing = dict.fromkeys(row for rows in (*recipe.orders, *recipe.contrasts) for row in rows if row not in shown.rows)
     unit, of = ("direction", "") if by_direction else ("domain", " of the averages over domains")
     caption = [
         f"Differences in percentage points, {selection}{_score_suffix(study, recipe.scores[0])}, paired by seed and {unit}.",
@@ -156,10 +155,11 @@ def comparison_table(study: Study, selection: str = "last", family: Literal["mai
     caption += [
         prefix + order_sentence([differences[pair] for pair in pairwise(chain)])
         for prefix, differences in by_prefix.items()
-        for chain in orders
+        for chain in recipe.orders
+        if set(chain) <= set(shown.rows)
     ]
     caption += [f"Some orders or contrasts are not compared, as rows are missing: {', '.join(missing)}."] if missing else []
-    columns = [] if by_direction else first.columns
+    columns = [] if by_direction else shown.columns
     head = ["second - first", "difference", "error", "p", "p (Holm)", "verdict", "seeds", "second better", *columns]
     rows = [_difference_row(prefix, d, columns) for prefix, differences in by_prefix.items() for d in differences.values()]
     title = {"main": "comparisons", "separate": "separate comparisons"}[family]
@@ -207,9 +207,10 @@ def best_row(study: Study) -> str:
     lengths, rates = ({row_name(p): p.settings[name] for p in reported_runs(study)} for name in ("iterations", "lr"))
     margin, words = (TOLERANCE, f"{TOLERANCE:g} percentage points") if math.isnan(error) else (error, "one standard error")
     close = [row for row in means if means[row] >= means[best] - margin]
-    what, chosen = "smallest learning rate", min(close, key=lambda row: rates[row])
     if "iterations" in study.recipe.grid:
         what, chosen = "shortest schedule", min(close, key=lambda row: (lengths[row], -means[row]))
+    else:
+        what, chosen = "smallest learning rate", min(close, key=lambda row: rates[row])
     spread = "" if math.isnan(error) else ", standard error"
     highest = f"Highest {VALIDATION}: {best} ({with_error(means[best], error, '.2f')}{spread})."
     reason = "" if chosen == best else f" ({means[chosen]:.2f}), the {what} within {words}"

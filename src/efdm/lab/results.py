@@ -32,7 +32,7 @@ class Numbers:
         common = sorted(set.intersection(*map(set, by_column)))
         return {seed: statistics.fmean(scores[seed] for scores in by_column) for seed in common}
 
-    def pairs(self, first: str, second: str) -> tuple[dict[tuple[str, int], float], int]:
+    def differences(self, first: str, second: str) -> tuple[dict[tuple[str, int], float], int]:
         """Return second minus first by (column, seed), and the number of pairs of a complete comparison.
 
         It has every common seed in every column of the table, so that all seeds average over the same domains.

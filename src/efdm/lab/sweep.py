@@ -107,9 +107,9 @@ def run(
     with lock_folder(out):
         device = jobs[0][1].device if jobs else "cpu"
         study = start_study(recipe, [planned for planned, _ in jobs], out, pictures, device, reuse)
-        total = len({planned.run for planned, _ in jobs})
-        missing = {planned.run: settings for planned, settings in jobs if planned.run not in study.runs}
-        _train(recipe, list(missing.values()), pictures, out, total=total, lanes=lanes, keep=keep, progress=progress)
+        runs = {planned.run: settings for planned, settings in jobs}
+        missing = [settings for run, settings in runs.items() if run not in study.runs]
+        _train(recipe, missing, pictures, out, total=len(runs), lanes=lanes, keep=keep, progress=progress)
         study = read_study(out)
         if not study.missing:
             (out / DONE).touch()

@@ -29,14 +29,14 @@ def write_model(model: nn.Module, path: str | Path, form: str, settings: Recogni
 
 
 def read_model(
-    path: Path, form: str, what: str, settings: type[RecognitionSettings], outputs: Callable[[dict[str, str]], int]
+    path: Path, form: str, what: str, cls: type[RecognitionSettings], outputs: Callable[[dict[str, str]], int]
 ) -> tuple[nn.Module, dict[str, str]]:
     """Return the network of a file in eval mode, and the metadata. No code in the file is executed.
 
     ``form`` is the format of the file and ``what`` its content in messages, such as "a classifier". ``path`` may be the
-    folder of a run with these ``settings``. ``outputs`` returns the number of outputs of the network from the metadata.
+    folder of a run with settings ``cls``. ``outputs`` returns the number of outputs of the network from the metadata.
     """
-    path = find_model(path, settings)
+    path = find_model(path, cls)
     if not path.is_file():
         raise FileNotFoundError(f"file not found: {path}; a finished run contains {what} as {MODEL}")
     metadata = weights.metadata(path)
@@ -48,7 +48,7 @@ def read_model(
     return model.to(memory_format=torch.channels_last).eval(), metadata  # type: ignore[call-overload]
 
 
-def find_model(path: Path, settings: type[RecognitionSettings]) -> Path:
+def find_model(path: Path, cls: type[RecognitionSettings]) -> Path:
     """Return the model file for ``path``, which may be the file itself or the folder of a run.
 
     Raise ValueError with a list of the runs if the folder holds several.
@@ -58,5 +58,5 @@ def find_model(path: Path, settings: type[RecognitionSettings]) -> Path:
     runs = sorted(file.parent for pattern in (f"*/{MODEL}", f"*/*/{MODEL}") for file in path.glob(pattern))
     if not runs or (path / MODEL).exists():
         return path / MODEL
-    shown = [f"{run} ({run_label(read_settings(settings, run))})" if (run / FILE).exists() else str(run) for run in runs[:3]]
+    shown = [f"{run} ({run_label(read_settings(cls, run))})" if (run / FILE).exists() else str(run) for run in runs[:3]]
     raise ValueError(f"{path} holds {plural(len(runs), 'run')}; choose one: {first_few([*shown, *map(str, runs[3:])])}")

@@ -92,14 +92,14 @@ class RecognitionSettings(TrainSettings):
             if self.batch % domains:
                 message = f"batch must be a multiple of the {domains} domains in it, got {self.batch}"
                 raise SettingError(message, ("batch", "domains_per_batch"))
-            fits = least <= domains <= most
-        else:
-            fits = most == math.inf
-        if not fits:
-            amount = f"{'' if least == most else 'at least '}{least} domains in equal parts"
-            remedy = f"set batches='domains' and domains_per_batch={least}, or use {simpler!r}"
-            message = f"{method.name} needs batches of {amount}; {remedy}"
-            raise SettingError(message, ("batches", "domains_per_batch", "method"))
+            if least <= domains <= most:
+                return
+        elif most == math.inf:  # other samplers give batches of any number of domains
+            return
+        amount = f"{'' if least == most else 'at least '}{least} domains in equal parts"
+        remedy = f"set batches='domains' and domains_per_batch={least}, or use {simpler!r}"
+        message = f"{method.name} needs batches of {amount}; {remedy}"
+        raise SettingError(message, ("batches", "domains_per_batch", "method"))
 
 
 AnySettings = TypeVar("AnySettings", bound=RecognitionSettings)

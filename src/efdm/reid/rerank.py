@@ -29,8 +29,8 @@ def k_reciprocal(
     """Return re-ranking distances ``(queries, gallery)`` for `rank_distances`, on the device of the features.
 
     Neighbours are found among the ``k1`` nearest pictures, and encodings are averaged over the ``k2`` nearest. The result is
-    ``weight`` times the cosine distance plus ``1 - weight`` times the Jaccard distance. The
-    defaults are the paper's. ``chunk`` distances are in memory at a time, apart from the result.
+    ``weight`` times the cosine distance plus ``1 - weight`` times the Jaccard distance. The defaults are the paper's.
+    ``chunk`` distances are in memory at a time, apart from the result.
     """
     for name, value in (("k1", k1), ("k2", k2)):
         if value < 1:
@@ -39,8 +39,9 @@ def k_reciprocal(
         raise ValueError(f"weight must be from 0 to 1, got {weight}")
     vectors = torch.cat(unit_vectors(query.vectors, gallery.vectors))
     count, queries = len(vectors), len(query)
+    needed = min(max(k1 + 1, k2), count)  # the picture itself is the nearest
 
-    def original(part: Tensor) -> Tensor:
+    def distances_from(part: Tensor) -> Tensor:
         """Return the distances from the vectors at ``part`` to all, divided by the largest of each row."""
         distances = cosine_distances(vectors[part], vectors)
         return distances.div_(distances.amax(1, keepdim=True))
@@ -48,12 +49,12 @@ def k_reciprocal(
     every = torch.arange(count, device=vectors.device)
     rows = max(1, chunk // max(count, (k1 + 1) ** 3))
     with full_precision():
-        near = torch.cat([original(part).topk(min(max(k1 + 1, k2), count), largest=False)[1] for part in every.split(rows)])
-        encoded = _average_over_neighbours(_encode(near[:, : k1 + 1], original, rows), near[:, :k2], rows)
+        near = torch.cat([distances_from(part).topk(needed, largest=False)[1] for part in every.split(rows)])
+        encoded = _average_over_neighbours(_encode(near[:, : k1 + 1], distances_from, rows), near[:, :k2], rows)
         parts = every[:queries].split(rows)
         return torch.cat(
             [
-                (1 - weight) * (1 - shared / (2 - shared)) + weight * original(part)[:, queries:]
+                (1 - weight) * (1 - shared / (2 - shared)) + weight * distances_from(part)[:, queries:]
                 for part, shared in zip(parts, _shared_weights(encoded, count, parts), strict=True)
             ]
         )
@@ -72,7 +73,7 @@ def _reciprocal(near: Tensor) -> Tensor:
     return (near[near] == torch.arange(len(near), device=near.device)[:, None, None]).any(2)
 
 
-def _encode(near: Tensor, original: Callable[[Tensor], Tensor], rows: int) -> Weights:
+def _encode(near: Tensor, distances_from: Callable[[Tensor], Tensor], rows: int) -> Weights:
     """Return the encoding of every picture: weights of its neighbours and of those added to them, with a sum of 1."""
     count, k = near.shape
     half = near[:, : round((k - 1) / 2) + 1]
@@ -87,7 +88,7 @@ def _encode(near: Tensor, original: Callable[[Tensor], Tensor], rows: int) -> We
         member = torch.zeros(len(part), count, dtype=torch.bool, device=near.device)
         for columns, chosen in ((own, is_own), (theirs, is_added)):
             member[chosen.nonzero()[:, 0], columns[chosen]] = True
-        weights = original(part).neg_().exp_().mul_(member)
+        weights = distances_from(part).neg_().exp_().mul_(member)
         weights /= weights.sum(1, keepdim=True)
         at, columns = member.nonzero(as_tuple=True)
         blocks.append((part[at], columns, weights[at, columns]))

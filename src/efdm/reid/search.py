@@ -115,17 +115,17 @@ def search(
     def features(data: PersonSet, at: Tensor) -> Tensor:
         return finish(extract_at(model, data.images, at, size=size, progress=progress))
 
-    vectors = features(gallery, others)
-    parts = []
-    for at, part in zip(*(x.split(max(1, CHUNK // len(others))) for x in (own, features(query, own))), strict=True):
+    gallery_vectors, query_vectors = features(gallery, others), features(query, own)
+    rows, blocks = max(1, CHUNK // len(others)), []
+    for at, vectors in zip(own.split(rows), query_vectors.split(rows), strict=True):
         people, cameras = (values.cpu()[at, None] for values in (query.people, query.cameras))
         same = (people == gallery.people.cpu()[others]) & (cameras == gallery.cameras.cpu()[others])
         left_out = same & (people != UNKNOWN) & (people != DISTRACTOR)
         if query.images is gallery.images:
             left_out |= at[:, None] == others
-        distances = pairwise(part, vectors).cpu().masked_fill_(left_out, torch.inf)
-        parts.append([values[:, :top] for values in distances.sort(dim=1, stable=True)])
-    distances, ranked = map(torch.cat, zip(*parts, strict=True))
+        distances = pairwise(vectors, gallery_vectors).cpu().masked_fill_(left_out, torch.inf)
+        blocks.append([values[:, :top] for values in distances.sort(dim=1, stable=True)])
+    distances, ranked = map(torch.cat, zip(*blocks, strict=True))
     return SearchResult(query, gallery, own, others[ranked], distances)
 
 
@@ -153,12 +153,11 @@ def search_files(
     run = functools.partial(search, model, size=size, top=top, progress=progress)
     read = functools.partial(read_pictures, layout=layout, size=size, progress=progress)
     read_query = functools.partial(read, query, other_names="unknown")
-    try:
-        inside = Path(query).resolve().relative_to(Path(gallery).resolve()).as_posix()
-    except ValueError:
+    part, whole = Path(query).resolve(), Path(gallery).resolve()
+    if not part.is_relative_to(whole):
         return run(read_query(), read(gallery))  # an error in the query is reported before a large gallery is read
-    pictures = read(gallery)
-    if inside == ".":
+    pictures, inside = read(gallery), part.relative_to(whole).as_posix()
+    if part == whole:
         return run(pictures, pictures)
     queries = [i for i, name in enumerate(pictures.names) if name == inside or name.startswith(f"{inside}/")]
     if not queries:

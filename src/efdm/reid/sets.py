@@ -104,18 +104,17 @@ def read_sets(
 
     ``layouts`` names the layouts of sets that are not recognized. ``split`` applies to sets with several published splits.
     """
-    named = layouts or {}
-    for name in named:
+    layouts = layouts or {}
+    for name in layouts:
         check_choice("layout", name, paths)
     # errors in names are reported before pictures are read
-    layouts = {name: find_people(path, named.get(name, "auto")).layout for name, path in paths.items()}
-    splits = {name: split if LAYOUTS[layout].splits > 1 else 0 for name, layout in layouts.items()}
-    for name, number in splits.items():
-        if number:
-            find_people(paths[name], layouts[name], number)
+    found = {name: find_people(path, layouts.get(name, "auto")).layout for name, path in paths.items()}
+    splits = {name: split if LAYOUTS[layout].splits > 1 else 0 for name, layout in found.items()}
+    for name in filter(splits.get, splits):
+        find_people(paths[name], found[name], split)
     options: Any = {"size": size, "progress": progress}
-    sets = {name: read_people(path, layouts[name], split=splits[name], **options) for name, path in paths.items()}
-    return PersonSets(sets, paths, layouts)
+    sets = {name: read_people(path, found[name], split=splits[name], **options) for name, path in paths.items()}
+    return PersonSets(sets, paths, found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,6 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Paths, Word, Words, choice, option, parse_pairs, parse_shard
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.recognition_options import Set
 from efdm.apps.cli.recognition_printing import print_data_warnings, print_skipped, print_tables, print_trials
 from efdm.errors import SettingError
 from efdm.lab.dg_preparation import prepare_dg_sweep
@@ -24,6 +23,7 @@ from efdm.lab.folder import RECIPE
 from efdm.lab.reid_preparation import prepare_reid_sweep, save_trials
 from efdm.lab.tasks import protocols_of
 from efdm.training import PRECISIONS, SPEEDS
+from efdm.training.folder import ENVIRONMENT
 
 RecipeName = Annotated[str, typer.Argument(help="Name of a recipe (see `list`) or path of a recipe file.")]
 Out = Annotated[Path, option("Folder for records, models and logs.", "--out", "-o")]
@@ -59,7 +59,7 @@ def dg(
     domains: Domains = None,
     shard: Shard = None,
     iterations: Iterations = None,
-    set_: Set = None,
+    set_: common.Set = None,
     device: Device = None,
     precision: Precision = None,
     speed: Speed = None,
@@ -95,7 +95,7 @@ def reid(
     shard: Shard = None,
     iterations: Iterations = None,
     layout: common.Layouts = None,
-    set_: Set = None,
+    set_: common.Set = None,
     device: Device = None,
     precision: Precision = None,
     speed: Speed = None,
@@ -117,7 +117,7 @@ def reid(
 
 
 def _run(context: typer.Context, task: str, prepare: Prepare) -> tuple[lab.Study, Any]:
-    """Run the sweep of a command and print its tables. Return study and data."""
+    """Run the sweep of a command with the options in its ``context`` and print its tables. Return study and data."""
     params = context.params
     # Path, because older versions of typer convert paths after they fill in the parameters of the context
     recipe, out = lab.load_recipe(params["recipe"]), Path(params["out"])
@@ -140,7 +140,7 @@ def _run(context: typer.Context, task: str, prepare: Prepare) -> tuple[lab.Study
     except FloatingPointError:  # some runs diverged; the others finished
         print_tables(lab.tables(lab.read_study(out)))
         raise
-    print_skipped(data, out / "environment.json")
+    print_skipped(data, out / ENVIRONMENT)
     print_tables(lab.tables(study))
     print_text(f"\nrecords{', models and logs' if params['keep'] == 'models' else ''}: {out}")
     print_text(f"print the tables again: efdm {task} table {shlex.quote(str(out))}")

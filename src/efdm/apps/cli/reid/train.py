@@ -14,7 +14,6 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, Word, Words, option, parse_pairs
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.recognition_options import Set
 from efdm.apps.cli.recognition_printing import print_data_warnings, print_run, print_scores, print_trials
 from efdm.apps.cli.training import joined_processes, resume_hint
 from efdm.lab.reid_preparation import EPOCHS, MIN_ITERATIONS, prepare_embedder, save_trials
@@ -41,7 +40,7 @@ def train_command(
     seed: Annotated[int | None, option("Seed of the initial weights and all random draws. Default: 0.")] = None,
     split: Annotated[int, option("One of several published splits, such as the 10 of GRID.", min=0)] = 0,
     layout: common.Layouts = None,
-    set_: Set = None,
+    set_: common.Set = None,
     device: Device = None,
     precision: Annotated[Word, option("bf16, fp32 or fp64. Default: bf16 on a GPU.")] = None,
     speed: Annotated[Word, option("plain, graph, compile or compile+graph. Default: graph on a GPU.")] = None,
