@@ -180,6 +180,8 @@ def test_other_objects_are_refused() -> None:
         with pytest.raises(ValueError, match=rf"{type(wrapped).__name__}.* call mix_after .*before"):
             mix_after(wrapped, ["stem"])
     mix_after(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), [1])
+    with pytest.raises(TypeError, match="stages must be names, got int"):
+        mix_after(nn.Sequential(nn.ReLU()), 0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"stages must be names, got EFDMix.*mix="):
         mix_after(nn.Sequential(nn.ReLU()), EFDMix(), ["0"])  # type: ignore[arg-type]
 

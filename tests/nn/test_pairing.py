@@ -19,6 +19,18 @@ def test_random_is_a_permutation(batch: int, device: torch.device) -> None:
     assert partner.sort().values.tolist() == list(range(batch))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["random", "halves"])
+def test_shuffled_samples_compile_with_inductor(name: str, device: torch.device) -> None:
+    torch._dynamo.reset()
+    x = torch.arange(6.0, device=device).view(6, 1).requires_grad_()
+    out = torch.compile(lambda x: x[PAIRINGS[name](6, None, x.device, None)], fullgraph=True)(x)
+    assert out.flatten().sort().values.tolist() == list(range(6))
+    out.sum().backward()
+    assert x.grad is not None
+    assert x.grad.flatten().tolist() == [1] * 6
+
+
 @pytest.mark.parametrize("domains", [[0, 1], [0, 0, 1], [0, 0, 0, 0, 1], [0, 1, 2, 3] * 8, [5, 9, 5, 7, 7, 9, 9]])
 def test_crossdomain_always_crosses(domains: list[int], device: torch.device) -> None:
     labels = torch.tensor(domains, device=device)

@@ -38,6 +38,8 @@ def test_layouts_sizes_and_dtypes(device: torch.device) -> None:
     assert project(x.bfloat16(), references).dtype == torch.bfloat16
     with pytest.raises(ValueError, match="3 channels, features have 5"):
         project(torch.randn(4, 5, 6, device=device), references)
+    with pytest.raises(TypeError, match=r"must be a PreparedStyle, got Tensor; call prepare"):
+        project(x, x)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", ["efdm", "adain"])

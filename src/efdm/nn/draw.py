@@ -27,7 +27,9 @@ def integers(below: int, *shape: int, device: torch.device, generator: Generator
 
 
 def permutation(n: int, device: torch.device, generator: Generator) -> Tensor:
-    return torch.randperm(n, device=device, **generator_kwargs(generator))
+    # int32 has the same values; for x[randperm] of int64 torch's Inductor fails (pytorch issue 158457)
+    dtype = torch.int32 if torch.compiler.is_compiling() else torch.int64
+    return torch.randperm(n, dtype=dtype, device=device, **generator_kwargs(generator)).long()
 
 
 def gate(p: float, device: torch.device, generator: Generator) -> Tensor:

@@ -147,8 +147,8 @@ def mix_after(
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-    if isinstance(stages, nn.Module):
-        raise TypeError(f"stages must be names, got {type(stages).__name__}; pass the layer as mix=")
+    if isinstance(stages, nn.Module | int):
+        raise TypeError(f"stages must be names, got {type(stages).__name__}; pass names such as 'stage1', layers as mix=")
     if hasattr(model, "_orig_mod") or isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
         wrapper = type(model).__name__
         raise ValueError(f"model is already wrapped in {wrapper}; call mix_after before compiling or parallelizing it")

@@ -194,7 +194,7 @@ def histogram_match(
 
     A content value :math:`v` becomes :math:`F_y^{-1}(F_x(v))`, where :math:`F(v)` is the fraction of values not above
     :math:`v`, interpolated linearly between the distinct values of the style. Equal values stay equal. The result equals
-    scikit-image's ``match_histograms`` in every channel, and `efdm` if the content has no ties and the sizes are equal.
+    scikit-image's ``match_histograms`` in every channel, and `efdm` if neither has ties and the sizes are equal.
     Arguments and gradients are those of `efdm`.
 
     >>> import torch

@@ -36,6 +36,8 @@ def project(
     tensor([[[4.5000, 1.5000, 3.0000]]])
     """
     x = to_rows(gradient.detached(features), "features", channel_dim).values
+    if not isinstance(references, PreparedStyle):
+        raise TypeError(f"references must be a PreparedStyle, got {type(references).__name__}; call prepare(references)")
     if references.values.shape[1] != x.shape[1]:
         raise ValueError(f"references have {references.values.shape[1]} channels, features have {x.shape[1]}")
     check_weight("strength", strength, features, "features", "match")
