@@ -67,8 +67,7 @@ def _print_predictions(predictions: Predictions, out: Path | None) -> None:
 
 
 def _table(predictions: Predictions) -> Table:
-    truth = ["label"] if predictions.labels == "folders" else []
-    rows = [
-        [p.item.name, p.label, f"{p.probability:.0%}", *(getattr(p.item, name) for name in truth)] for p in predictions.found
-    ]
-    return Table("predictions", ["picture", "class", "probability", *truth], rows, [])
+    labelled = predictions.labels == "folders"
+    head = ["picture", "class", "probability", *(["label"] if labelled else [])]
+    rows = [[p.item.name, p.label, f"{p.probability:.0%}", *([p.item.label] if labelled else [])] for p in predictions.found]
+    return Table("predictions", head, rows, [])
