@@ -24,7 +24,7 @@ from efdm.style.settings import Settings
 from efdm.text import plural
 from efdm.training import PRECISIONS, SPEEDS
 from efdm.training.device import default_device
-from efdm.training.folder import DONE
+from efdm.training.folder import DONE, ENVIRONMENT
 from efdm.training.schedules import SCHEDULES
 from efdm.training.settings import read_settings
 
@@ -84,6 +84,6 @@ def style(
             else:
                 settings = dataclasses.replace(started, **changes)
             training.train(settings, out, resume=resume, progress=progress)
-            if skipped := json.loads((out / "environment.json").read_text())["skipped"]:
-                print_warning(f"{plural(len(skipped), 'unreadable picture')} skipped; see {out / 'environment.json'}")
+            if skipped := json.loads((out / ENVIRONMENT).read_text())["skipped"]:
+                print_warning(f"{plural(len(skipped), 'unreadable picture')} skipped; see {out / ENVIRONMENT}")
             print_text(f"trained {settings.encoder}: {out / 'network.safetensors'}")
